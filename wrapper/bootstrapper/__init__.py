@@ -1,0 +1,1 @@
+"""Bring the right upstream commit and the right environment onto this machine."""

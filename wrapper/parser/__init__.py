@@ -1,0 +1,1 @@
+"""Read what upstream printed and decide whether its figure may be believed."""

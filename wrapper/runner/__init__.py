@@ -1,0 +1,1 @@
+"""Turn a sweep into trials and run each as one subprocess."""
