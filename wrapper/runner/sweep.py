@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
 import msgspec
+import yaml
+
+from wrapper.errors import UsageError
+
+DATA = Path(__file__).parents[1] / "data"
+T = TypeVar("T")
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,3 +59,234 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def data(self) -> str:
         return "real" if self.data_dir else "synthetic"
+
+
+# the keys of a sweep, with what is allowed
+
+Positive = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
+Repeats = Annotated[int, msgspec.Meta(ge=1, le=1000)]
+DeviceCount = Annotated[int, msgspec.Meta(ge=1, le=64)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=7 * 24 * 3600)]
+BatchSizes = Annotated[tuple[Positive, ...], msgspec.Meta(min_length=1)]
+
+
+class Sweep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything asked for, as a sweep file says it; each key has a flag."""
+
+    name: str = "sweep"
+    description: str = ""
+    tensorflow: str | None = None
+    """A release; None: chosen by what this machine has."""
+    device: Literal["auto", "cpu", "gpu"] = "auto"
+    models: Annotated[dict[str, BatchSizes], msgspec.Meta(min_length=1)]
+    """Batch sizes per device for each model."""
+    repeats: Repeats = 3
+    steps: Positive = 100
+    warmup_steps: Positive = 10
+    devices: Annotated[tuple[DeviceCount, ...], msgspec.Meta(min_length=1)] = (1,)
+    precisions: Annotated[tuple[Literal["fp32", "fp16"], ...], msgspec.Meta(min_length=1)] = ("fp32",)
+    xla: Annotated[tuple[bool, ...], msgspec.Meta(min_length=1)] = (False,)
+    forward_only: bool = False
+    variable_update: Literal["parameter_server", "replicated", "independent"] = "parameter_server"
+    """The ways of a single process; upstream's others need several processes."""
+    data_dir: str | None = None
+    data_name: Literal["imagenet", "cifar10", "coco", "librispeech"] | None = None
+    flags: dict[str, str] = {}
+    """More upstream flags, by name without dashes."""
+    time_limit: Seconds = 7200.0
+    """Seconds for one trial. Long, because a GPU newer than the release compiles its kernels at the first start."""
+
+
+OWN_FLAGS = {
+    "model": "models",
+    "batch_size": "models",
+    "num_batches": "steps",
+    "num_warmup_batches": "warmup_steps",
+    "num_gpus": "devices",
+    "device": "device",
+    "use_fp16": "precisions",
+    "xla": "xla",
+    "forward_only": "forward_only",
+    "variable_update": "variable_update",
+    "data_dir": "data_dir",
+    "data_name": "data_name",
+}
+"""Upstream flags that a key of the sweep stands for."""
+
+FOREIGN_FLAGS = ("num_epochs", "eval", "job_name", "ps_hosts", "worker_hosts", "task_index", "controller_host", "horovod_device", "display_perf_ewma")
+"""Upstream flags that change what the total means, or need more than one process."""
+
+
+def load_models(data: Path = DATA) -> dict[str, str | None]:
+    """Every model name that upstream has had, with the data set that it needs (None: imagenet, upstream's default)."""
+    table: dict[str, list[str]] = yaml.safe_load((data / "models.yaml").read_text(encoding="utf-8"))
+    return {model: None if data_name == "imagenet" else data_name for data_name, models in reversed(table.items()) for model in models}
+
+
+def shipped_sweeps(data: Path = DATA) -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in (data / "sweeps").glob("*.yaml")))
+
+
+def load_sweep(name_or_path: str, overrides: Mapping[str, Any], *, data: Path = DATA) -> Sweep:
+    """Read a shipped sweep by name, or a file, put the command line's keys over it and check the whole.
+
+    Args:
+        name_or_path: a name from `shipped_sweeps`, or the path of a YAML file.
+        overrides: keys of `Sweep` from flags; a model whose batch sizes are empty takes those of the file.
+
+    Raises:
+        UsageError: with the key's path, the value and what is allowed.
+    """
+    path = data / "sweeps" / f"{name_or_path}.yaml" if name_or_path in shipped_sweeps(data) else Path(name_or_path)
+    try:
+        raw = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeyLoader)
+    except OSError as error:
+        known = ", ".join(shipped_sweeps(data))
+        raise UsageError(f"the sweep {name_or_path!r} can't be read ({error.strerror})", f"Name a file, or one of: {known}") from error
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{path} is not valid YAML ({' '.join(str(error).split())[:300]})", "Mend the file") from error
+    if not isinstance(raw, dict):
+        raise UsageError(f"{path} holds no keys", "A sweep file is a YAML mapping with at least the key 'models'")
+    merged = {"name": path.stem, **raw, **{key: value for key, value in overrides.items() if key != "models"}}
+    if "models" in overrides:
+        merged["models"] = _with_batch_sizes(overrides["models"], raw.get("models"), str(path))
+    return check_sweep(merged, models=load_models(data))
+
+
+def check_sweep(raw: Mapping[str, Any], *, models: Mapping[str, str | None]) -> Sweep:
+    """Turn plain values into a Sweep, or say what is wrong with the first that can't be meant.
+
+    Args:
+        raw: keys and values as YAML gives them.
+        models: the known model names.
+
+    Raises:
+        UsageError: with the key's path, the value and what is allowed.
+    """
+    values = {str(key): value for key, value in raw.items()}
+    if "tensorflow" in values and not isinstance(values["tensorflow"], str | None):
+        raise UsageError(f"tensorflow: {values['tensorflow']!r} is not text", 'Quote it: tensorflow: "1.10" (YAML reads 1.10 as the number 1.1)')
+    if isinstance(values.get("time_limit"), str):
+        values["time_limit"] = parse_duration(values["time_limit"], "time_limit")
+    if isinstance(values.get("flags"), dict):
+        values["flags"] = {name: _flag_text(value) for name, value in values["flags"].items()}
+    for key in ("devices", "precisions", "xla"):
+        if key in values and not isinstance(values[key], list | tuple):
+            values[key] = [values[key]]
+    if isinstance(values.get("models"), dict):
+        values["models"] = {name: sizes if isinstance(sizes, list | tuple) else [sizes] for name, sizes in values["models"].items()}
+    # msgspec's paths do not name the keys of a mapping: look into the two mappings one key at a time
+    for key, kind in (("models", BatchSizes), ("flags", str)):
+        for name, value in values[key].items() if isinstance(values.get(key), dict) else ():
+            if not isinstance(name, str):
+                raise UsageError(f"{key}.{name!r}: a name must be text", "Quote it")
+            _convert(value, kind, f"{key}.{name}")
+    sweep = _convert(values, Sweep, "")
+    _check_meaning(sweep, models)
+    return msgspec.structs.replace(sweep, data_dir=str(Path(sweep.data_dir).resolve()) if sweep.data_dir else None)
+
+
+def parse_duration(text: str, key: str) -> float:
+    """Seconds from "90", "45s", "30m" or "2h".
+
+    Raises:
+        UsageError: for anything else.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h|)", text.strip())
+    if not match:
+        raise UsageError(f"{key}: {text!r} is not a duration", "Allowed: a number of seconds, or 45s, 30m, 2h")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+def check_data_dir(sweep: Sweep, data_names: Mapping[str, str | None]) -> None:
+    """Check before the start that real data is where the sweep says, by the file names that upstream's data sets want.
+
+    Raises:
+        UsageError: naming the directory and the pattern that no file matches.
+    """
+    if not sweep.data_dir:
+        return
+    patterns = {
+        "imagenet": "train-*-of-*",
+        "coco": "train-*-of-*",
+        "cifar10": "data_batch_[1-5]",
+        "librispeech": "train-clean-*.tfrecords",
+    }
+    directory = Path(sweep.data_dir)
+    if not directory.is_dir():
+        raise UsageError(
+            f"data_dir: {sweep.data_dir} is not a directory", "Name the directory that holds the records, or leave it out for synthetic data"
+        )
+    for model in sweep.models:
+        data_name = sweep.data_name or data_names.get(model) or "imagenet"
+        found = len(list(directory.glob(patterns[data_name])))
+        if found < (5 if data_name == "cifar10" else 1):
+            raise UsageError(
+                f"data_dir: {sweep.data_dir} has no {data_name} training data for {model} (no files named {patterns[data_name]})",
+                "Upstream reads exactly these names; its own scripts/tf_cnn_benchmarks/test_data/fake_tf_record_data is a tiny set to try with",
+            )
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """PyYAML's safe loader, which by itself lets a repeated key win in silence."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key_node, _ in node.value:
+            if isinstance(key_node, yaml.ScalarNode) and key_node.value in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"the key {key_node.value!r} stands twice", key_node.start_mark)
+            seen.add(str(key_node.value))
+        return super().construct_mapping(node, deep=deep)
+
+
+def _with_batch_sizes(asked: Mapping[str, tuple[int, ...]], in_file: Any, path: str) -> dict[str, Any]:
+    known = in_file if isinstance(in_file, dict) else {}
+    for model, sizes in asked.items():
+        if not sizes and model not in known:
+            raise UsageError(f"--models {model}: no batch size, and {path} has none for it", f"Write {model}=32, say")
+    return {model: list(sizes) or known[model] for model, sizes in asked.items()}
+
+
+def _flag_text(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _convert(value: Any, kind: type[T], path: str) -> T:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise UsageError(_explain(str(error), value, path), "") from error
+
+
+def _explain(message: str, value: Any, path: str) -> str:
+    """msgspec's message ends in "- at `$.devices[0]`": put the path first, then the value that stands there, then what is allowed."""
+    text, _, inner = message.partition(" - at `")
+    inner = inner.rstrip("`").removeprefix("$")
+    unknown = re.search(r"unknown field `(.+)`", text)
+    if unknown:
+        near = difflib.get_close_matches(unknown[1], Sweep.__struct_fields__, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"allowed: {', '.join(Sweep.__struct_fields__)}"
+        return f"{unknown[1]}: no such key; {hint}"
+    for part in re.findall(r"[^.\[\]]+", inner):
+        value = value[int(part)] if part.isdigit() else value[part]
+    path = f"{path}{inner}".removeprefix(".")
+    allowed = {"precisions": " (allowed: fp32, fp16)", "device": " (allowed: auto, cpu, gpu)"}.get(path.split("[")[0], "")
+    return f"{path or 'the sweep'}: {f'{value!r}: ' if path else ''}{text[:1].lower()}{text[1:]}{allowed}"
+
+
+def _check_meaning(sweep: Sweep, models: Mapping[str, str | None]) -> None:
+    for model in sweep.models:
+        if model not in models:
+            near = difflib.get_close_matches(model, models, n=3) or sorted(models)
+            raise UsageError(f"models.{model}: upstream has no model of this name", f"Near it: {', '.join(near)}")
+    for name, value in sweep.flags.items():
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+            raise UsageError(f"flags.{name}: not a flag's name", "Write it as upstream does, without dashes: num_intra_threads")
+        if name in OWN_FLAGS:
+            raise UsageError(f"flags.{name}: {value!r}: the sweep's key {OWN_FLAGS[name]} stands for this flag", f"Use {OWN_FLAGS[name]}")
+        if name in FOREIGN_FLAGS:
+            raise UsageError(f"flags.{name}: {value!r}: with it upstream's total means something else", "Leave it out")
+    if not re.fullmatch(r"[\w.-]{1,60}", sweep.name):
+        raise UsageError(f"name: {sweep.name!r}: it becomes a folder's name", "Allowed: letters, digits, '.', '_' and '-', at most 60")
