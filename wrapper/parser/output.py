@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
 import msgspec
 
+from wrapper.parser.line import STAGES, Event, Step, read_line
 
-class Step(msgspec.Struct, frozen=True, array_like=True):
-    """A step line. Upstream's `images/sec` here is a running mean since the warm-up, not a rate of its own."""
+__all__ = ["KEPT_STEPS", "Event", "Output", "Step", "parse", "parse_file", "read_line"]
 
-    step: int
-    images_per_sec: float
-    uncertainty: float
-    jitter: float
-    loss: float | None
-    line: int
-    """Line number in the log, from 1."""
+KEPT_STEPS = 10_000
+"""Step lines that are kept from the start of a log; the last one is kept beyond them."""
+KEPT_TOTALS = 1_000
+KEPT_MALFORMED = 10
+
+_BLOCK = 1 << 20
+_LONGEST_LINE = 1 << 16
+_LONGEST_HEADER = 200
+"""Lines after `TensorFlow:` in which header lines are looked for when the closing rule does not come."""
+
+# Only lines that hold one of these are decoded, outside of a header: it is what makes reading fast.
+_MARKERS = (b"TensorFlow:  ", b"Generating ", b"Initializing graph", b"Running warm up", b"Img/sec", b" @ 1 = ", b"total images/sec")
+_STEP_MARKER = b"images/sec: "
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,3 +45,184 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     """Lines that look like a total and are not credible as one (cut off, glued, decimal comma)."""
     lines: int = 0
     bytes: int = 0
+
+
+def parse(lines: Iterable[bytes], *, tolerant: bool = False) -> Output:
+    """Read a whole standard output in constant memory.
+
+    Args:
+        lines: its bytes in order; the pieces need not be whole lines.
+        tolerant: see `read_line`.
+
+    Returns:
+        everything that the log says. Whether to believe it is the verdict's matter.
+    """
+    reader = _Reader(tolerant)
+    pieces: list[bytes] = []
+    size = 0
+    for piece in lines:
+        pieces.append(piece)
+        size += len(piece)
+        if size >= _BLOCK:
+            reader.feed(b"".join(pieces))
+            pieces, size = [], 0
+    reader.feed(b"".join(pieces))
+    return reader.finish()
+
+
+def parse_file(path: Path, *, tolerant: bool = False) -> Output:
+    """Read a standard output log from disk as `parse` does. Raises OSError where the file can't be read."""
+    return parse(_blocks(path), tolerant=tolerant)
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            yield block
+
+
+class _Reader:
+    """Gathers an `Output` from blocks of bytes."""
+
+    def __init__(self, tolerant: bool) -> None:
+        self._tolerant = tolerant
+        self._header: dict[str, str] = {}
+        self._header_lines_left = 0
+        self._steps: list[Step] = []
+        self._last_step: Step | None = None
+        self._stage = 0
+        self._totals: list[float] = []
+        self._total_lines: list[int] = []
+        self._step_header_line: int | None = None
+        self._accuracy_line: int | None = None
+        self._malformed: list[str] = []
+        self._lines = 0
+        self._bytes = 0
+        self._rest = b""
+        self._skipping = False
+
+    def feed(self, block: bytes) -> None:
+        """Take the next bytes; the start of an unfinished line is kept for the next call, unless it is too long to be upstream's."""
+        self._bytes += len(block)
+        if self._skipping:
+            end = block.find(b"\n") + 1
+            if not end:
+                return
+            block = block[end:]
+            self._skipping = False
+            self._lines += 1
+        block = self._rest + block
+        cut = block.rfind(b"\n") + 1
+        self._rest = block[cut:]
+        self._read_block(block[:cut])
+        if len(self._rest) > _LONGEST_LINE:
+            self._rest = b""
+            self._skipping = True
+
+    def finish(self) -> Output:
+        if self._rest or self._skipping:
+            self._take(self._rest, self._lines + 1)
+            self._lines += 1
+        last = () if self._last_step is None else (self._last_step,)
+        return Output(
+            header=self._header,
+            steps=(*self._steps, *last),
+            stage=STAGES[self._stage],
+            totals=tuple(self._totals),
+            total_lines=tuple(self._total_lines),
+            step_header_line=self._step_header_line,
+            accuracy_line=self._accuracy_line,
+            malformed_totals=tuple(self._malformed),
+            lines=self._lines,
+            bytes=self._bytes,
+        )
+
+    def _read_block(self, block: bytes) -> None:
+        """Read whole lines: all of them inside a header, elsewhere those that hold a marker."""
+        position, number = self._read_header_lines(block, 0, self._lines + 1)
+        for start in self._candidates(block):
+            if start < position:
+                continue
+            number += block.count(b"\n", position, start)
+            end = block.index(b"\n", start) + 1
+            self._take(block[start:end], number)
+            position, number = self._read_header_lines(block, end, number + 1)
+        self._lines = number - 1 + block.count(b"\n", position)
+
+    def _read_header_lines(self, block: bytes, position: int, number: int) -> tuple[int, int]:
+        """Read line by line while in a header. Returns where and at which line number it stopped."""
+        while self._header_lines_left and position < len(block):
+            end = block.index(b"\n", position) + 1
+            line = block[position:end]
+            self._header_lines_left -= 1
+            if line.rstrip(b"\r\n`").endswith(b"=========="):
+                self._header_lines_left = 0
+            self._take(line, number)
+            position, number = end, number + 1
+        return position, number
+
+    def _candidates(self, block: bytes) -> list[int]:
+        """Where the lines start that must be read, in order."""
+        starts = set()
+        for marker in _MARKERS:
+            found = block.find(marker)
+            while found >= 0:
+                starts.add(block.rfind(b"\n", 0, found) + 1)
+                found = block.find(marker, block.index(b"\n", found))
+        starts.update(self._step_candidates(block))
+        return sorted(starts)
+
+    def _step_candidates(self, block: bytes) -> Iterator[int]:
+        """As many step lines as there is room for, then the last of the block alone."""
+        room = KEPT_STEPS - len(self._steps)
+        found = block.find(_STEP_MARKER)
+        while found >= 0 and room > 0:
+            room -= 1
+            yield block.rfind(b"\n", 0, found) + 1
+            found = block.find(_STEP_MARKER, block.index(b"\n", found))
+        found = block.rfind(_STEP_MARKER, found) if found >= 0 else -1
+        while found >= 0:
+            start = block.rfind(b"\n", 0, found) + 1
+            event = read_line(block[start : block.index(b"\n", start) + 1], tolerant=self._tolerant)
+            if event and event.kind == "step":
+                yield start
+                return
+            found = block.rfind(_STEP_MARKER, 0, start)
+
+    def _take(self, line: bytes, number: int) -> None:
+        event = None if len(line) > _LONGEST_LINE else read_line(line, number, tolerant=self._tolerant)
+        if event is None:
+            return
+        if event.kind == "header":
+            self._take_header(event)
+        elif event.kind == "stage":
+            self._reach(event.key)
+            if event.key == "steps" and self._step_header_line is None:
+                self._step_header_line = number
+        elif event.step is not None:
+            self._take_step(event.step)
+        elif event.kind == "accuracy":
+            self._accuracy_line = self._accuracy_line or number
+        elif event.total is not None:
+            self._reach("total")
+            if len(self._totals) < KEPT_TOTALS:
+                self._totals.append(event.total)
+                self._total_lines.append(number)
+        elif len(self._malformed) < KEPT_MALFORMED:
+            self._malformed.append(event.value)
+
+    def _take_header(self, event: Event) -> None:
+        if event.key == "TensorFlow":
+            self._header_lines_left = _LONGEST_HEADER
+        if self._header_lines_left:
+            self._header.setdefault(event.key, event.value)
+            self._reach("header")
+
+    def _take_step(self, step: Step) -> None:
+        if len(self._steps) < KEPT_STEPS:
+            self._steps.append(step)
+        else:
+            self._last_step = step
+
+    def _reach(self, stage: str) -> None:
+        self._stage = max(self._stage, STAGES.index(stage))
