@@ -1,0 +1,82 @@
+"""Writing that a crash or a full disk can't turn into half a record."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from wrapper.errors import FatalError
+
+# Windows has no quota error of its own, and errno lacks the name there.
+_FULL = frozenset({errno.ENOSPC}) if sys.platform == "win32" else frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def write_text_atomically(path: Path, text: str) -> None:
+    """Write a UTF-8 file with line feeds: a reader sees the old text or the new one, never a part.
+
+    Raises:
+        FatalError: the disk is full or the file can't be written; the old file is kept.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with explained(f"writing {path.name}", path.parent):
+        try:
+            with temporary.open("w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            sync_directory(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def append_durably(path: Path, data: bytes) -> None:
+    """Add to the end of a file, made if missing; when this returns, the data survive a crash of the machine. Raises OSError."""
+    with path.open("ab") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    sync_directory(path.parent)
+
+
+def unfinished_line(path: Path) -> bytes:
+    """What follows a file's last line feed; nothing for a missing or empty file. More than a byte is read only after a crash. Raises OSError."""
+    if not path.exists() or not path.stat().st_size:
+        return b""
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        if file.read(1) == b"\n":
+            return b""
+        file.seek(0)
+        return file.read().rpartition(b"\n")[2]
+
+
+@contextmanager
+def explained(doing: str, directory: Path) -> Iterator[None]:
+    """Turn an operating system's refusal to write into a FatalError that says what is lost and what is not.
+
+    Args:
+        doing: what was being done, and what is lost by it, as it follows "while".
+        directory: where the finished trials are.
+    """
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in _FULL
+        what = "The disk is full" if full else f"The operating system refuses ({error})"
+        remedy = "Free some space" if full else "Make the directory writable, and close other programs that have the file open"
+        raise FatalError(f"{what}, while {doing}", f"Finished trials are kept in {directory}. {remedy}, then go on with --resume") from error
+
+
+def sync_directory(directory: Path) -> None:
+    """Make a new name in a directory survive a crash of the machine; Windows does so by itself and can't be asked."""
+    if sys.platform != "win32":
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
