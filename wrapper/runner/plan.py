@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -110,3 +110,15 @@ def plan_trials(cases: Sequence[Case], *, rounds: Iterable[int], python: str, sc
         )
         for index, (repeat, case) in enumerate(pairs, start=first_index)
     )
+
+
+def trial_variables(case: Case, variables: Mapping[str, str]) -> dict[str, str]:
+    """Environment variables that a trial needs besides those that it inherits.
+
+    Args:
+        case: says the device.
+        variables: what the release and the environment want.
+    """
+    device = {"CUDA_VISIBLE_DEVICES": "-1"} if case.device == "cpu" else {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    # at any higher level TensorFlow's own lines about the devices that it uses, the second witness of a GPU trial, are not printed
+    return {"TF_CPP_MIN_LOG_LEVEL": "0", **device, **variables}

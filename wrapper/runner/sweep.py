@@ -198,35 +198,6 @@ def parse_duration(text: str, key: str) -> float:
     return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
 
-def check_data_dir(sweep: Sweep, data_names: Mapping[str, str | None]) -> None:
-    """Check before the start that real data is where the sweep says, by the file names that upstream's data sets want.
-
-    Raises:
-        UsageError: naming the directory and the pattern that no file matches.
-    """
-    if not sweep.data_dir:
-        return
-    patterns = {
-        "imagenet": "train-*-of-*",
-        "coco": "train-*-of-*",
-        "cifar10": "data_batch_[1-5]",
-        "librispeech": "train-clean-*.tfrecords",
-    }
-    directory = Path(sweep.data_dir)
-    if not directory.is_dir():
-        raise UsageError(
-            f"data_dir: {sweep.data_dir} is not a directory", "Name the directory that holds the records, or leave it out for synthetic data"
-        )
-    for model in sweep.models:
-        data_name = sweep.data_name or data_names.get(model) or "imagenet"
-        found = len(list(directory.glob(patterns[data_name])))
-        if found < (5 if data_name == "cifar10" else 1):
-            raise UsageError(
-                f"data_dir: {sweep.data_dir} has no {data_name} training data for {model} (no files named {patterns[data_name]})",
-                "Upstream reads exactly these names; its own scripts/tf_cnn_benchmarks/test_data/fake_tf_record_data is a tiny set to try with",
-            )
-
-
 class _UniqueKeyLoader(yaml.SafeLoader):
     """PyYAML's safe loader, which by itself lets a repeated key win in silence."""
 

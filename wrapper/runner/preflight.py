@@ -1,0 +1,80 @@
+"""What can be refused before the first trial: data that is not there, flags that this upstream does not know."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from wrapper.errors import UsageError
+from wrapper.runner.plan import upstream_flags
+from wrapper.runner.sweep import Case
+
+TRAINING_FILES = {
+    "imagenet": "train-*-of-*",
+    "coco": "train-*-of-*",
+    "cifar10": "data_batch_[1-5]",
+    "librispeech": "train-clean-*.tfrecords",
+}
+"""The file names that upstream's data sets read (its datasets.py)."""
+
+
+def check_data_dir(cases: Sequence[Case]) -> None:
+    """Check that real data is where the sweep says, by the file names that upstream's data sets want.
+
+    Raises:
+        UsageError: naming the directory and the pattern that no file matches.
+    """
+    for case in cases:
+        if case.data_dir is None:
+            continue
+        directory = Path(case.data_dir)
+        if not directory.is_dir():
+            raise UsageError(f"data_dir: {directory} is not a directory", "Name the directory with the records, or leave it out for synthetic data")
+        pattern = TRAINING_FILES[case.data_name or "imagenet"]
+        if len(list(directory.glob(pattern))) < (5 if case.data_name == "cifar10" else 1):
+            raise UsageError(
+                f"data_dir: {directory} has no {case.data_name} training data for {case.model} (files named {pattern})",
+                "Upstream reads exactly these names; its own scripts/tf_cnn_benchmarks/test_data/fake_tf_record_data is a tiny set to try with",
+            )
+
+
+def check_flags(cases: Sequence[Case], script: Path) -> None:
+    """Check that this upstream knows every flag of the cases.
+
+    Upstream's 1.5 branch ignores an unknown flag in silence, and would then measure something else than what was asked for.
+
+    Args:
+        cases: with the flags that the sweep adds.
+        script: upstream's main program; flags are defined by name in the Python files beside it.
+
+    Raises:
+        UsageError: naming the flag.
+    """
+    names = {name for case in cases for name in upstream_flags(case)}
+    source = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in sorted(script.parent.glob("*.py")))
+    unknown = sorted(name for name in names if not re.search(rf"""['"](?:--)?{re.escape(name)}['"]""", source))
+    if unknown:
+        raise UsageError(f"flags.{unknown[0]}: upstream has no such flag in the commit of this release", "Mend its name or leave it out")
+
+
+def leave_out(models: Sequence[str], missing: Sequence[str], *, typed: bool, release: str) -> tuple[str, ...]:
+    """The models of a sweep that a release can't run.
+
+    Args:
+        models: the sweep's.
+        missing: the release's.
+        typed: whether the user named the models; then a missing one is refused instead of left out.
+        release: for the message.
+
+    Raises:
+        UsageError: naming the model.
+    """
+    absent = tuple(model for model in models if model in missing)
+    if absent and (typed or len(absent) == len(models)):
+        raise UsageError(f"models.{absent[0]}: upstream can't run it with TensorFlow {release}", "Leave it out, or choose a release that has it")
+    return absent
+
+
+def without(models: Mapping[str, tuple[int, ...]], absent: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    return {model: sizes for model, sizes in models.items() if model not in absent}
