@@ -2,9 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from urllib.request import url2pathname
 
 import msgspec
+
+from wrapper.bootstrapper.address import DEFAULT_ADDRESS, check_address, mask_credentials
+from wrapper.errors import FatalError
+
+__all__ = ["DEFAULT_ADDRESS", "Checkout", "check_address", "demo_repository", "fetch_checkout"]
+
+_MIRROR = (
+    "Where this machine can't reach it, name a mirror with --upstream PATH_OR_URL or TFCNN_UPSTREAM "
+    "(a local clone or a `git bundle` file), or see the flow without any network with --demo"
+)
+_NO_GIT = ("this machine has no git, or it is not on the PATH", "Install it (https://git-scm.com/downloads, or the system's package `git`)")
+_ANSWER_LIMIT_S, _FETCH_LIMIT_S = 60, 900
+_SETTINGS = {
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",  # may name a program to run
+    "core.longpaths": "true",
+    "gc.auto": "0",  # gc goes on in the background, which stops the rename on Windows
+    "maintenance.auto": "false",
+    "i18n.commitEncoding": "utf-8",  # is part of a commit's hash
+    "http.lowSpeedLimit": "1000",
+    "http.lowSpeedTime": "60",
+}
+# info/attributes wins over the .gitattributes of a commit: files come out byte for byte and no filter program is started.
+_ATTRIBUTES = "* !filter !ident !working-tree-encoding !eol -text\n"
+_DEMO_IDENTITY = {"NAME": "tfcnn demo", "EMAIL": "demo@example.invalid", "DATE": "2000-01-01T00:00:00+0000"}
+_PYTHON_LEFTOVERS = "__pycache__/\n*.py[co]\n"
 
 
 class Checkout(msgspec.Struct, frozen=True, kw_only=True):
@@ -14,9 +49,250 @@ class Checkout(msgspec.Struct, frozen=True, kw_only=True):
     """The directory, absolute."""
     commit: str
     address: str
-    """Where it was fetched from, as the user would write it."""
+    """Where it was fetched from, as the user would write it; credentials are masked."""
 
     @property
     def script(self) -> Path:
         """The benchmark's main program."""
         return Path(self.path) / "scripts" / "tf_cnn_benchmarks" / "tf_cnn_benchmarks.py"
+
+
+class _GitError(Exception):
+    """A git command failed; the message is git's own words with credentials masked."""
+
+
+def fetch_checkout(commit: str, *, address: str, vendor: Path, say: Callable[[str], None]) -> Checkout:
+    """Bring one commit of upstream into `vendor/benchmarks-<first 12 digits>/`, or use the one that is there.
+
+    A checkout that is there is used without the network and without writing. Processes that ask at the same time wait for each other.
+
+    Args:
+        commit: all 40 digits.
+        address: where to fetch from (see `check_address`).
+        vendor: made where missing.
+        say: prints one line of progress.
+
+    Raises:
+        UsageError: the address is not accepted.
+        FatalError: no git, no answer, no such commit there, a directory of that name with edits or not sound, or `vendor` can't be written.
+    """
+    if not re.fullmatch(r"[0-9a-f]{40}", commit):
+        raise ValueError(f"not a full commit: {commit!r}")
+    address = check_address(address)
+    final = vendor.absolute() / f"benchmarks-{commit[:12]}"
+    _place(final, lambda partial: _download(partial, commit, address, say), say)
+    _verify(final, commit)
+    return Checkout(path=str(final), commit=commit, address=_config(final, "remote.origin.url"))
+
+
+def demo_repository(directory: Path) -> tuple[str, str]:
+    """Make the demo's upstream: a git repository with one commit that holds our stand-in where upstream has its main program.
+
+    Args:
+        directory: where the repository gets a directory of its own; made where missing.
+
+    Returns:
+        its address for `fetch_checkout`, and the commit, which is the same everywhere for the same script.
+
+    Raises:
+        FatalError: no git, or the directory can't be written or was changed.
+    """
+    script = (Path(__file__).parents[1] / "data" / "demo" / "tf_cnn_benchmarks.py").read_text(encoding="utf-8")
+    final = directory.absolute() / f"demo-upstream-{hashlib.sha256(script.encode()).hexdigest()[:12]}"
+    _place(final, lambda partial: _commit_demo(partial, script), lambda line: None)
+    return str(final), _verify(final)
+
+
+def _place(final: Path, fill: Callable[[Path], None], say: Callable[[str], None]) -> None:
+    """Make the directory `final`, if it isn't there, by filling a sibling and renaming it, so that it is there whole or not at all."""
+    from filelock import FileLock, Timeout
+
+    if os.path.lexists(final):
+        return
+    lock = FileLock(final.parent / f".{final.name}.lock")
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            say(f"Waiting for another process that is making {final}")
+            lock.acquire()
+        try:
+            if not os.path.lexists(final):
+                _fill_aside(final, fill)
+        finally:
+            lock.release()
+    except (OSError, _GitError) as error:
+        raise FatalError(f"could not make {final}: {error}", "Mend what is named (space, permissions), and run the same again") from None
+
+
+def _fill_aside(final: Path, fill: Callable[[Path], None]) -> None:
+    # The lock is ours, so these are of runs that died. A name is not used twice: git may outlive the run that started it, and still write there.
+    for stale in final.parent.glob(f".{final.name}-*.partial"):
+        _remove(stale)
+    partial = final.parent / f".{final.name}-{secrets.token_hex(4)}.partial"
+    partial.mkdir()
+    try:
+        fill(partial)
+        partial.rename(final)
+    except BaseException:
+        _remove(partial)
+        raise
+
+
+def _remove(directory: Path) -> None:
+    """Delete what can be deleted now; the next run tries the rest."""
+    git = _gitpython()
+    with contextlib.suppress(OSError):
+        git.rmtree(directory)
+
+
+def _download(partial: Path, commit: str, address: str, say: Callable[[str], None]) -> None:
+    shown = mask_credentials(address)
+    say(f"Fetching upstream commit {commit[:12]} from {shown}")
+    _init(partial)
+    _run(partial, "config", "remote.origin.url", shown)
+    try:
+        _fetch(partial, address, commit)
+    except _GitError as error:
+        raise FatalError(f"upstream could not be fetched from {shown} (git says: {error})", _MIRROR) from None
+    try:
+        _run(partial, "cat-file", "-e", f"{commit}^{{commit}}")
+    except _GitError:
+        raise FatalError(f"{shown} has no commit {commit}", "Bring that mirror up to date, or leave out --upstream to fetch from GitHub") from None
+    _run(partial, "checkout", "--quiet", "--detach", commit)
+    _verify(partial, commit)
+
+
+def _fetch(partial: Path, address: str, commit: str) -> None:
+    """Fetch the one commit, or everything where the server refuses to hand out a commit by its hash (or is a bundle)."""
+    bundle = url2pathname(address.removeprefix("file://")) if address.startswith("file://") else ""
+    source = bundle if Path(bundle).is_file() else address  # git reads a bundle from a path, not from a file:// address
+    ssh = os.environ.get("GIT_SSH_COMMAND") or _config(partial, "core.sshCommand") or ("" if "GIT_SSH" in os.environ else "ssh -o ConnectTimeout=30")
+    batch = {"GIT_SSH_COMMAND": f"{ssh} -o BatchMode=yes"} if ssh else {}
+    refs = _run(partial, "ls-remote", "--", source, limit_s=_ANSWER_LIMIT_S, extra=batch)
+    fetch = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules")
+    try:
+        _run(partial, *fetch, "--depth=1", "--", source, commit, limit_s=_FETCH_LIMIT_S, extra=batch)
+    except _GitError:
+        # remotes: where a clone has upstream's branches; HEAD: a clone may stand at a commit that no branch has
+        kinds = [f"+refs/{kind}/*:refs/upstream/{kind}/*" for kind in ("heads", "tags", "remotes")]
+        head = ["+HEAD:refs/upstream/HEAD"] if re.search(r"\tHEAD$", refs, re.MULTILINE) else []
+        _run(partial, *fetch, "--update-shallow", "--", source, *kinds, *head, limit_s=_FETCH_LIMIT_S, extra=batch)
+
+
+def _commit_demo(partial: Path, script: str) -> None:
+    target = Checkout(path=str(partial), commit="", address="").script
+    target.parent.mkdir(parents=True)
+    target.write_text(script, encoding="utf-8", newline="\n")
+    _init(partial)
+    _run(partial, "add", "--force", "scripts")
+    identity = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in _DEMO_IDENTITY.items()}
+    tree = _run(partial, "write-tree")
+    commit = _run(partial, "commit-tree", "-m", "Multiply NumPy matrices in upstream's output format", tree, extra=identity)
+    _run(partial, "update-ref", "HEAD", commit)
+
+
+def _init(directory: Path) -> None:
+    _run(directory, "init", "--quiet", "--template=")
+    info = directory / ".git" / "info"
+    info.mkdir()
+    (info / "attributes").write_text(_ATTRIBUTES, encoding="utf-8", newline="\n")
+    (info / "exclude").write_text(_PYTHON_LEFTOVERS, encoding="utf-8", newline="\n")
+
+
+def _verify(directory: Path, commit: str | None = None) -> str:
+    """Refuse a directory that is not a whole and unchanged checkout (of this commit). Writes nothing. Returns the commit that it stands at."""
+    try:
+        head = _run(directory, "rev-parse", "--verify", "HEAD^{commit}")
+        status = _run(directory, "status", "--porcelain", "-z", "--untracked-files=all")
+        if commit not in (head, None):
+            raise _GitError(f"it stands at {head}")
+    except _GitError as error:
+        raise FatalError(f"{directory} is not a sound checkout of {commit or 'upstream'} ({error})", "Delete it, and it is made again") from None
+    if changed := _changed_files(status):
+        names = ", ".join(changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")
+        raise FatalError(
+            f"{directory} has changes of its own: {names}", "They are kept. Save what you need, delete the directory, and it is made again"
+        )
+    return head
+
+
+def _changed_files(status: str) -> list[str]:
+    """The file names in `git status --porcelain -z`: entries end with NUL; a rename has its old name as an entry of its own, without a code."""
+    entries = iter(status.split("\0"))
+    names = []
+    for entry in entries:
+        if entry:
+            names.append(entry[3:])
+        if entry[:1] in ("R", "C"):
+            next(entries)
+    return names
+
+
+def _config(directory: Path, key: str) -> str:
+    """A value of git's configuration; empty where it is not set."""
+    try:
+        return _run(directory, "config", "--get", key)
+    except _GitError:
+        return ""
+
+
+def _gitpython() -> ModuleType:
+    try:
+        import git
+    except ImportError as error:  # GitPython looks for the git program on import
+        raise FatalError(*_NO_GIT) from error
+    return git
+
+
+def _run(directory: Path, *arguments: str, limit_s: float | None = None, extra: dict[str, str] | None = None) -> str:
+    """Run one git command on the repository in `directory` and return its standard output.
+
+    Raises:
+        _GitError: it failed, or took longer than `limit_s` seconds (GitPython can't limit it on Windows).
+        FatalError: this machine has no git.
+    """
+    git = _gitpython()
+    settings = [word for key, value in _SETTINGS.items() for word in ("-c", f"{key}={value}")]
+    try:
+        status, output, errors = git.Git(directory).execute(
+            [git.Git.GIT_PYTHON_GIT_EXECUTABLE, *settings, *arguments],
+            with_extended_output=True,
+            with_exceptions=False,
+            env=_environment(directory) | (extra or {}),
+            kill_after_timeout=None if sys.platform == "win32" else limit_s,
+        )
+    except git.GitCommandNotFound as error:
+        raise FatalError(*_NO_GIT) from error
+    if status:
+        lines = str(errors).partition("Please make sure")[0].splitlines()  # what follows is git's general advice
+        words = "; ".join(line.strip() for line in lines if line.strip())
+        timed_out = words.startswith("Timeout:")
+        raise _GitError(f"no answer within {limit_s} s" if timed_out else mask_credentials(words)[:400] or f"exit code {status}")
+    return str(output)
+
+
+def _environment(directory: Path) -> dict[str, str]:
+    """What git must not take from elsewhere. The user's own configuration stays in force (proxies, `insteadOf`, credential helpers)."""
+    git_dir = directory / ".git"
+    return {
+        # Named, not searched for: in a broken checkout git would go up and find the project's own repository; and inside a git hook the
+        # variables name the repository that the hook is of.
+        "GIT_DIR": str(git_dir),
+        "GIT_WORK_TREE": str(directory),
+        "GIT_COMMON_DIR": str(git_dir),
+        "GIT_INDEX_FILE": str(git_dir / "index"),
+        "GIT_OBJECT_DIRECTORY": str(git_dir / "objects"),
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": "",
+        "GIT_NAMESPACE": "",
+        "GIT_DEFAULT_HASH": "sha1",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_OPTIONAL_LOCKS": "0",  # a read-only checkout stays readable
+        "GIT_LFS_SKIP_SMUDGE": "1",
+        "GIT_ALLOW_PROTOCOL": "https:ssh:file",
+        # no prompt, on the terminal or in a window
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ASKPASS": "",
+        "GCM_INTERACTIVE": "never",
+    }
