@@ -1,0 +1,84 @@
+"""What a report says, worked out from the records. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from wrapper.reporter.analysis import Summary, failure, summarise
+from wrapper.reporter.facts import hardware
+from wrapper.reporter.headline import Headline, headline, labels
+from wrapper.reporter.store import Records, Session
+from wrapper.runner.sweep import Case
+
+DEMO_NOTICE = "DEMO: these figures come from a stand-in, not from TensorFlow, and can't be compared with anything"
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """A trial without a valid figure."""
+
+    index: int
+    case: str
+    """The case's label, such as "resnet50, batch 64"."""
+    repeat: int
+    verdict: str
+    reason: str
+    remedy: str
+    log: str
+    """Relative to the report's directory."""
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What a report says, as plain text that may hold anything that was logged: whoever shows it has to escape it."""
+
+    title: str
+    notice: str
+    """Empty, or what must be shown with every figure."""
+    headline: Headline
+    failures: tuple[Failure, ...]
+    summaries: tuple[Summary, ...]
+    labels: dict[Case, str]
+    valid: int
+    """Trials with a valid figure."""
+    done: int
+    """Trials that ended by themselves; an interrupted one runs again."""
+    planned: int
+    """Trials asked for; 0 where that is not known."""
+    notes: tuple[str, ...]
+    """On the records themselves."""
+
+    @property
+    def unfinished(self) -> str:
+        """How far an unfinished sweep got, empty for a finished one."""
+        return f"{self.done} of {self.planned} trials done" if self.done < self.planned else ""
+
+
+def compose(session: Session, records: Records) -> Report:
+    """What the report says, from the records."""
+    summaries = summarise(records.trials, session.cases)
+    names = labels([summary.case for summary in summaries])
+    failures = tuple(
+        Failure(
+            index=trial.index,
+            case=names[trial.case],
+            repeat=trial.repeat,
+            verdict=verdict,
+            reason=trial.judgement.reason,
+            remedy=trial.judgement.remedy,
+            log=trial.log,
+        )
+        for trial in records.trials
+        if (verdict := failure(trial)) is not None
+    )
+    release = str(session.release.get("tensorflow", ""))
+    return Report(
+        title=f"DEMO on {hardware(session)}" if session.demo else f"Images per second: TensorFlow {release} on {hardware(session)}",
+        notice=DEMO_NOTICE if session.demo else "",
+        headline=headline(summaries),
+        failures=failures,
+        summaries=summaries,
+        labels=names,
+        valid=len(records.trials) - len(failures),
+        done=sum(trial.judgement.verdict != "interrupted" for trial in records.trials),
+        planned=session.planned_trials,
+        notes=records.notes,
+    )

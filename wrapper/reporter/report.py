@@ -1,0 +1,41 @@
+"""Make the report from the records alone: the same records give the same bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from wrapper.reporter.chart import picture
+from wrapper.reporter.content import Report, compose
+from wrapper.reporter.files import write_text_atomically
+from wrapper.reporter.page import page
+from wrapper.reporter.results import results_csv, results_json
+from wrapper.reporter.store import read_records, read_session
+
+__all__ = ["FILES", "Report", "write_report"]
+
+FILES = ("report.md", "results.csv", "results.json", "throughput.svg")
+
+
+def write_report(directory: Path) -> Report:
+    """Make report.md, results.csv, results.json and throughput.svg from session.json and trials.jsonl.
+
+    Args:
+        directory: a sweep's report directory.
+
+    Returns:
+        what the report says.
+
+    Raises:
+        FatalError: the records are missing or damaged, or the files can't be written.
+    """
+    session, records = read_session(directory), read_records(directory)
+    report = compose(session, records)
+    texts = (
+        page(session, records.trials, report),
+        results_csv(session, records.trials, report),
+        results_json(session, records.trials, report),
+        picture(records.trials, report),
+    )
+    for name, text in zip(FILES, texts, strict=True):
+        write_text_atomically(directory / name, text)
+    return report

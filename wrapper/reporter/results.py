@@ -1,0 +1,112 @@
+"""The report's figures for programs: results.csv and results.json. Pure."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from wrapper.reporter.analysis import Summary, failure, figure
+from wrapper.reporter.content import Report
+from wrapper.reporter.facts import drivers, hardware
+from wrapper.reporter.markdown import clean
+from wrapper.reporter.store import Session, Trial
+from wrapper.runner.sweep import Case
+
+
+def results_csv(session: Session, trials: Sequence[Trial], report: Report) -> str:
+    """A row for each case; a figure that was not measured is an empty cell."""
+    totals: dict[Case, list[str]] = {}
+    for trial in trials:
+        if (value := figure(trial)) is not None:
+            totals.setdefault(trial.case, []).append(f"{value:.2f}")
+    rows = [_csv_row(session, summary, totals.get(summary.case, []), report.notice) for summary in report.summaries]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(rows[0] if rows else ["notice"])
+    writer.writerows([_csv_cell(value) for value in row.values()] for row in rows)
+    return text.getvalue()
+
+
+def results_json(session: Session, trials: Sequence[Trial], report: Report) -> str:
+    """Everything: the session, the summaries, and each trial but for its step lines, which are in trials.jsonl; null where there is no figure."""
+    content = {
+        "format": session.format,
+        "notice": report.notice,
+        "unfinished": report.unfinished,
+        "notes": report.notes,
+        "session": session,
+        "summaries": [{"label": report.labels[summary.case], "notice": report.notice, "summary": summary} for summary in report.summaries],
+        "trials": [_json_trial(trial, report) for trial in trials],
+    }
+    return msgspec.json.format(msgspec.json.encode(content), indent=1).decode() + "\n"
+
+
+def _json_trial(trial: Trial, report: Report) -> dict[str, Any]:
+    return {
+        "index": trial.index,
+        "label": report.labels[trial.case],
+        "notice": report.notice,
+        "case": trial.case,
+        "repeat": trial.repeat,
+        "verdict": failure(trial) or "ok",
+        "images_per_sec": figure(trial),
+        "log": trial.log,
+        "log_line": trial.judgement.total_line if figure(trial) is not None else None,
+        "log_sha256": trial.log_sha256,
+        "reason": trial.judgement.reason,
+        "remedy": trial.judgement.remedy,
+        "warnings": trial.judgement.warnings,
+        "command": trial.command,
+        "variables": trial.variables,
+        "execution": trial.execution,
+        "telemetry": trial.telemetry,
+    }
+
+
+def _csv_row(session: Session, summary: Summary, totals: list[str], notice: str) -> dict[str, Any]:
+    case = summary.case
+    return {
+        "notice": notice,
+        "tensorflow": session.release.get("tensorflow", ""),
+        "upstream_commit": session.upstream.get("commit", ""),
+        "verified": session.release.get("verified", False),
+        "hardware": hardware(session),
+        "driver": drivers(session),
+        "model": case.model,
+        "batch_size_per_device": case.batch_size,
+        "global_batch_size": case.global_batch_size,
+        "device": case.device,
+        "devices": case.devices,
+        "precision": case.precision,
+        "xla": case.xla,
+        "mode": case.mode,
+        "data": case.data,
+        "data_name": case.data_name,
+        "variable_update": case.variable_update,
+        "steps": case.steps,
+        "warmup_steps": case.warmup_steps,
+        "flags": " ".join(f"--{name}={value}" for name, value in case.flags),
+        "n": summary.n,
+        "images_per_sec_mean": summary.mean,
+        "images_per_sec_sd": summary.sd,
+        "images_per_sec_ci95_half_width": summary.ci95,
+        "images_per_sec_median": summary.median,
+        "images_per_sec_min": summary.min,
+        "images_per_sec_max": summary.max,
+        "totals": " ".join(totals),
+        "failed": sum(summary.failed.values()),
+        "verdicts": " ".join(f"{name}:{number}" for name, number in summary.failed.items()),
+        "warnings": " ".join(f"{name}:{number}" for name, number in summary.warnings.items()),
+    }
+
+
+def _csv_cell(value: object) -> object:
+    """Text on one line that no spreadsheet takes for a formula: https://owasp.org/www-community/attacks/CSV_Injection."""
+    if not isinstance(value, str):
+        return value
+    text = clean(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
