@@ -1,0 +1,245 @@
+"""Published figures: each with its conditions and its source (tables in wrapper/data/references, described in their README)."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import yaml
+
+from wrapper.errors import UsageError
+
+DATA = Path(__file__).parents[1] / "data" / "references"
+
+T = TypeVar("T")
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """Where figures were published; None stands for what it doesn't state."""
+
+    source: str
+    """Short name, such as "tf_org_dgx1"."""
+    title: str
+    url: str | None = None
+    published: str | None = None
+    repeats: int | None = None
+    steps: int | None = None
+    tensorflow: str | None = None
+    method: str | None = None
+    weight: str
+    """"official", "vendor", "site" or "user"."""
+
+
+class Reference(msgspec.Struct, frozen=True, kw_only=True):
+    """One published figure with its conditions; None stands for a condition that the source doesn't state."""
+
+    row: str
+    """The collected row that it comes from, such as "training-1"."""
+    source: str
+    gpu: str
+    """Canonical name of gpus.csv."""
+    machine: str | None = None
+    devices: int
+    """0: the CPU."""
+    model: str
+    batch_size: int | None = None
+    """Per device."""
+    precision: str | None = None
+    tf32: bool | None = None
+    """Whether fp32 was computed with TF32."""
+    xla: bool | None = None
+    mode: str
+    """"training" or "forward only"."""
+    data: str | None = None
+    """"synthetic" or "real"."""
+    data_set: str | None = None
+    variable_update: str | None = None
+    all_reduce: str | None = None
+    parameter_device: str | None = None
+    optimizer: str | None = None
+    tensorflow: str | None = None
+    images_per_sec: float
+    """Total over all devices."""
+    published: str
+    """The same figure, digit by digit as published."""
+    loss_nan: bool = False
+    repeats: int | None = None
+    """How many runs the figure is the mean of."""
+    warmup_steps: int | None = None
+    steps: int | None = None
+    date: str | None = None
+    setup: str | None = None
+    """What else tells rows of one source apart."""
+    caution: str | None = None
+    """Why the row deserves less trust."""
+    ci95: float | None = None
+    """Half the width of the figure's 95 % interval in images/sec; no published row has one, an own report used as baseline does."""
+
+
+class GpuModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU (or the CPU behind a figure) under its one name."""
+
+    gpu: str
+    family: str | None = None
+    vendor: str | None = None
+    architecture: str | None = None
+    memory_gb: float | None = None
+    memory_bandwidth_gb_s: float | None = None
+    fp32_tflops: float | None = None
+    specs_source: str | None = None
+    aliases: tuple[str, ...] = ()
+
+
+class PublishedSweeps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A source of published_sweeps.yaml."""
+
+    devices: tuple[int, ...]
+    sweeps: tuple[dict[str, Any], ...]
+
+
+def load_references(data: Path = DATA) -> tuple[Reference, ...]:
+    """All published figures, in the table's order; takes about 0.1 s."""
+    return tuple(msgspec.convert(line | {"published": line["images_per_sec"]}, Reference, strict=False) for line in _lines(data / "results.csv"))
+
+
+def load_sources(data: Path = DATA) -> dict[str, Source]:
+    """All sources by their short name."""
+    return {line["source"]: msgspec.convert(line, Source, strict=False) for line in _lines(data / "sources.csv")}
+
+
+def load_gpus(data: Path = DATA) -> tuple[GpuModel, ...]:
+    """All GPUs that have a name here, also those without a published figure."""
+    return tuple(
+        msgspec.convert(line | {"aliases": line.get("aliases", "").split("|") if "aliases" in line else ()}, GpuModel, strict=False)
+        for line in _lines(data / "gpus.csv")
+    )
+
+
+def canonical_gpu(name: str, gpus: Sequence[GpuModel] | None = None) -> str | None:
+    """The one name of a GPU here, or None for a GPU that has none.
+
+    Case, underscores and the maker's or brand's prefix ("NVIDIA", "AMD", "GeForce", "Tesla") don't count; everything else does, so that
+    "RTX 2080" is never taken for "RTX 2080 Ti".
+
+    Args:
+        name: as NVML prints it, such as "NVIDIA GeForce RTX 2080 Ti", or as people write it.
+        gpus: the table, where it is loaded already.
+    """
+    names = {_bare(alias): gpu.gpu for gpu in (load_gpus() if gpus is None else gpus) for alias in (gpu.gpu, *gpu.aliases)}
+    return names.get(_bare(name))
+
+
+def gpu_names(name: str, gpus: Sequence[GpuModel] | None = None) -> frozenset[str]:
+    """The canonical names that a name given by the user stands for: one GPU, or the members of a family ("V100").
+
+    Raises:
+        UsageError: the name stands for no GPU of the table; with those that are spelled nearly so.
+    """
+    gpus = load_gpus() if gpus is None else gpus
+    family = frozenset(gpu.gpu for gpu in gpus if gpu.family and _bare(gpu.family) == _bare(name))
+    canonical = canonical_gpu(name, gpus)
+    if not family and canonical is None:
+        bare = {_bare(alias): alias for gpu in gpus for alias in (gpu.gpu, *gpu.aliases)}
+        near = [bare[match] for match in difflib.get_close_matches(_bare(name), bare, n=3)]
+        raise UsageError(f"no GPU of the references is named {name!r}", f"Near it: {', '.join(near)}" if near else "")
+    return family | ({canonical} if canonical else frozenset())
+
+
+def select(
+    references: Iterable[Reference],
+    *,
+    gpu: str | None = None,
+    model: str | None = None,
+    source: str | None = None,
+    precision: str | None = None,
+    batch_size: int | None = None,
+    devices: int | None = None,
+    mode: str | None = None,
+) -> tuple[Reference, ...]:
+    """The references that have every value given; a reference that doesn't state a condition is not among those selected by it.
+
+    Args:
+        gpu: any name or family that `gpu_names` knows.
+        devices: 0 for the CPU.
+        mode: "training" or "forward only".
+
+    Raises:
+        UsageError: an unknown GPU, model, source, precision or mode, with what is known.
+    """
+    references = tuple(references)
+    wanted = {"model": model, "source": source, "precision": precision, "mode": mode, "batch_size": batch_size, "devices": devices}
+    wanted = {field: value for field, value in wanted.items() if value is not None}
+    for field, value in wanted.items():
+        known = sorted({known for reference in references if isinstance(known := getattr(reference, field), str)})
+        if isinstance(value, str) and value not in known:
+            raise UsageError(f"no reference has the {field} {value!r}", f"Known: {', '.join(known)}")
+    names = gpu_names(gpu) if gpu is not None else None
+    return tuple(
+        reference
+        for reference in references
+        if (names is None or reference.gpu in names) and all(getattr(reference, field) == value for field, value in wanted.items())
+    )
+
+
+def published_sweeps(data: Path = DATA) -> dict[str, PublishedSweeps]:
+    """The sources whose way of measuring can be repeated, by short name."""
+    return msgspec.convert(yaml.safe_load((data / "published_sweeps.yaml").read_text(encoding="utf-8")), dict[str, PublishedSweeps])
+
+
+def as_published(source: str, *, devices: Sequence[int] = (1,), data: Path = DATA) -> tuple[dict[str, Any], ...]:
+    """The sweeps that repeat a source's conditions; several, because a source may set other flags for other models.
+
+    Args:
+        source: a key of `published_sweeps`.
+        devices: GPU counts, each one that the source measured.
+
+    Returns:
+        raw mappings for `wrapper.runner.sweep.check_sweep`, named after the source.
+
+    Raises:
+        UsageError: the source can't be repeated, or did not measure one of the GPU counts.
+    """
+    known = published_sweeps(data)
+    if source not in known:
+        raise UsageError(f"there is no sweep that repeats {source!r}", f"Known: {', '.join(known)}")
+    unmeasured = [count for count in devices if count not in known[source].devices]
+    if unmeasured or not devices:
+        raise UsageError(
+            f"{source} has no figure for {', '.join(map(str, unmeasured)) or 'no'} GPUs",
+            f"It measured {', '.join(map(str, known[source].devices))}",
+        )
+    total = len(known[source].sweeps)
+    return tuple(
+        {
+            "name": f"{source}-{number}" if total > 1 else source,
+            "device": "gpu",
+            "devices": list(devices),
+            "repeats": 5,
+            "steps": 100,
+            "warmup_steps": 10,
+            **sweep,
+            "flags": {"optimizer": "sgd", **sweep["flags"]},
+        }
+        for number, sweep in enumerate(known[source].sweeps, start=1)
+    )
+
+
+def _lines(path: Path) -> Iterable[dict[str, Any]]:
+    """The lines of a table without their empty cells."""
+    with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.reader(file)
+        header = next(reader)
+        for line in reader:
+            yield {column: cell for column, cell in zip(header, line, strict=True) if cell}
+
+
+def _bare(name: str) -> str:
+    """A GPU's name without what doesn't tell GPUs apart."""
+    words = name.replace("_", " ").casefold().split()
+    while len(words) > 1 and words[0] in ("nvidia", "amd", "geforce", "tesla"):
+        words = words[1:]
+    return " ".join(words)
