@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import msgspec
+from packaging.version import InvalidVersion, Version
+
+from wrapper.errors import FatalError, UsageError
+
+TABLE = Path(__file__).parent.parent / "data" / "releases.yaml"
 
 
-class Release(msgspec.Struct, frozen=True, kw_only=True):
+class Release(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One TensorFlow release and all it implies: a row of `data/releases.yaml`, or one derived from it."""
 
     tensorflow: str
@@ -20,6 +28,7 @@ class Release(msgspec.Struct, frozen=True, kw_only=True):
     package_gpu: str
     """Requirement names without the version, such as "tensorflow-gpu" or "tensorflow[and-cuda]"."""
     constraints: tuple[str, ...] = ()
+    """Further requirements without which the pair does not run, such as "numpy<2" or "tf-keras==2.16.*"."""
     environment: dict[str, str] = {}
     """Environment variables that the trial needs."""
     cuda: str | None = None
@@ -32,3 +41,106 @@ class Release(msgspec.Struct, frozen=True, kw_only=True):
     """False for another patch of a known minor: resolved by date, never run by us."""
     seen: str = ""
     note: str = ""
+
+    def package(self, device: str) -> str:
+        """The requirement name for "cpu" or "gpu"."""
+        return self.package_gpu if device == "gpu" else self.package_cpu
+
+    def requirements(self, device: str) -> tuple[str, ...]:
+        """All that is asked of the package index for "cpu" or "gpu"."""
+        return (f"{self.package(device)}=={self.tensorflow}", *self.constraints)
+
+
+class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    releases: tuple[Release, ...]
+
+
+def load_releases(table: Path = TABLE) -> tuple[Release, ...]:
+    """Read the table, oldest release first.
+
+    Raises:
+        FatalError: it is not YAML, or a row is incomplete or of the wrong type, such as a version without quotes.
+    """
+    import yaml
+
+    try:
+        content = yaml.safe_load(table.read_text(encoding="utf-8"))
+        return msgspec.convert(content, _Table, strict=True).releases
+    except (yaml.YAMLError, msgspec.ValidationError) as error:
+        raise FatalError(
+            f"the table of releases {table} is wrong: {error}", 'Versions are text: write them in quotes, as in tensorflow: "1.10.1"'
+        ) from error
+
+
+def resolve_release(text: str, releases: Sequence[Release]) -> Release:
+    """The release that the user means by "1.12.0", "1.12" (the newest row of that minor) or "1.12.2" (a patch without a row of its own).
+
+    Returns:
+        a row; for a patch without a row the newest row of its minor with `tensorflow` set to that patch and `verified` false.
+
+    Raises:
+        UsageError: not a version, a pre-release, or a minor that is not in the table.
+    """
+    version = _read_version(text)
+    if version.is_prerelease or version.is_devrelease or version.local:
+        raise UsageError(f"TensorFlow {text} is not a final release", f"Known are {_known_range(releases)}; `tfcnn releases` lists them")
+    exact = [row for row in releases if Version(row.tensorflow) == version and len(version.release) == 3]
+    if exact:
+        return exact[0]
+    siblings = _rows_of_minor(version, releases)
+    if not siblings or len(version.release) not in (2, 3):
+        raise UsageError(
+            f"TensorFlow {text} is not a known release", f"The nearest known are {_nearest(version, releases)}; `tfcnn releases` lists all"
+        )
+    if len(version.release) == 2:
+        return siblings[-1]
+    return msgspec.structs.replace(siblings[-1], tensorflow=str(version), verified=False)
+
+
+def match_installed(version: str, releases: Sequence[Release]) -> Release:
+    """The release for a TensorFlow that was found installed, whatever suffix its build carries ("1.15.5+nv23.3", "2.4.0-rc1").
+
+    Returns:
+        the row of that very version; else the newest row of its minor with `tensorflow` set to what is installed and `verified` false.
+
+    Raises:
+        FatalError: not a version, or a minor that is not in the table.
+    """
+    try:
+        installed = Version(version)
+    except InvalidVersion as error:
+        raise FatalError(f"TensorFlow says that its version is {version!r}, which is none", "Name another interpreter with --python") from error
+    exact = [row for row in releases if Version(row.tensorflow) == installed]
+    if exact:
+        return exact[0]
+    siblings = _rows_of_minor(installed, releases)
+    if not siblings:
+        raise FatalError(
+            f"no upstream commit is known that runs on the installed TensorFlow {version}; known are {_known_range(releases)}",
+            "Name an interpreter that has one of these, or leave --python out to have an environment made",
+        )
+    return msgspec.structs.replace(siblings[-1], tensorflow=version, verified=False)
+
+
+def _read_version(text: str) -> Version:
+    try:
+        return Version(text.strip())
+    except InvalidVersion as error:
+        raise UsageError(f"{text!r} is not a TensorFlow version", "Write it like 1.12.0 or 1.12") from error
+
+
+def _rows_of_minor(version: Version, releases: Sequence[Release]) -> list[Release]:
+    rows = [row for row in releases if Version(row.tensorflow).release[:2] == (*version.release, 0)[:2]]
+    return sorted(rows, key=lambda row: Version(row.tensorflow))
+
+
+def _known_range(releases: Sequence[Release]) -> str:
+    versions = sorted(Version(row.tensorflow) for row in releases)
+    return f"{versions[0]} to {versions[-1]}"
+
+
+def _nearest(version: Version, releases: Sequence[Release]) -> str:
+    ordered = sorted(releases, key=lambda row: Version(row.tensorflow))
+    before = [row.tensorflow for row in ordered if Version(row.tensorflow) < version]
+    after = [row.tensorflow for row in ordered if Version(row.tensorflow) > version]
+    return " and ".join(before[-1:] + after[:1])

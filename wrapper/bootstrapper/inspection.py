@@ -1,0 +1,179 @@
+"""Ask an interpreter what TensorFlow it has and which devices that sees, by importing it in a process of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from wrapper.errors import FatalError
+from wrapper.process import Captured, run_captured
+
+IMPORT_LIMIT_S = 900.0
+"""Importing from a cold network disk and starting an unknown GPU take minutes; beyond this it hangs."""
+
+_SENTINEL = "tfcnn-inspection:"
+
+# Runs on Python 2.7 and 3.5 to today, with TensorFlow 1.5 to today. The current directory leaves the search path first: a folder named tensorflow
+# may lie in it. With allow_growth the look at the devices does not take all of a GPU's memory.
+_SCRIPT = (
+    r"""
+import sys
+sys.path[:] = [entry for entry in sys.path if entry]
+import json
+def tell(kind, facts):
+    sys.stdout.write("\n" + SENTINEL + json.dumps({"type": kind, "facts": facts}) + "\n")
+    sys.stdout.flush()
+version = ".".join(str(part) for part in sys.version_info[:3])
+tell("python", {"prefix": sys.prefix, "python_version": version})
+import tensorflow as tf
+from tensorflow.python.client import device_lib
+try:
+    from importlib.metadata import distributions
+    packages = {d.metadata["Name"]: d.version for d in distributions() if d.metadata["Name"]}
+except ImportError:
+    import pkg_resources
+    packages = {d.project_name: d.version for d in pkg_resources.working_set}
+cuda = None
+if tf.test.is_built_with_cuda():
+    cuda = "unknown"
+    try:
+        cuda = str(tf.sysconfig.get_build_info()["cuda_version"])
+    except Exception:
+        try:
+            from tensorflow.python.platform import build_info
+            cuda = str(build_info.cuda_version_number)
+        except Exception:
+            pass
+config = getattr(getattr(tf, "compat", None), "v1", tf).ConfigProto()
+config.gpu_options.allow_growth = True
+devices = [
+    {"kind": d.device_type, "name": d.name, "description": d.physical_device_desc, "memory_bytes": int(d.memory_limit)}
+    for d in device_lib.list_local_devices(config)
+    if d.device_type in ("CPU", "GPU")
+]
+tell("tensorflow", {"tensorflow": tf.__version__, "packages": packages, "devices": devices, "cuda_built": cuda})
+"""
+).replace("SENTINEL", repr(_SENTINEL))
+
+_DEVICE_TROUBLE = re.compile(
+    r"Could not load dynamic library|Could not find (cuda|TensorRT|CUDA)|Cannot find cuda|Cannot dlopen some GPU libraries|Skipping registering GPU"
+    r"|failed call to cuInit|CUDA_ERROR_|kernel driver does not appear to be running|does not match DSO version|Ignoring visible gpu device"
+    r"|not compiled with CUDA|XLA devices? .*not (created|found)"
+)
+_LOG_PREFIX = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IWEF] |[IWEF]\d{4} .*?\d )\S*?:?\d*\] ?")
+_MAX_DIAGNOSIS_LINES = 20
+
+
+class SeenDevice(msgspec.Struct, frozen=True, kw_only=True):
+    """A device as TensorFlow itself lists it."""
+
+    kind: str
+    """"CPU" or "GPU"."""
+    name: str
+    """TensorFlow's name, such as "/device:GPU:0"."""
+    description: str = ""
+    """TensorFlow's own words: "device: 0, name: NVIDIA H200, pci bus id: ..., compute capability: 9.0"."""
+    memory_bytes: int = 0
+
+
+class Inspection(msgspec.Struct, frozen=True, kw_only=True):
+    """What an interpreter and its TensorFlow say about themselves."""
+
+    prefix: str
+    """`sys.prefix`: the environment's directory."""
+    python_version: str
+    tensorflow: str
+    packages: dict[str, str]
+    devices: tuple[SeenDevice, ...]
+    cuda_built: str | None
+    """"unknown" for a GPU build that does not say for which CUDA it was built; None for a CPU build."""
+    diagnosis: tuple[str, ...]
+    """TensorFlow's own lines about devices that it could not use."""
+
+
+class _Python(msgspec.Struct, frozen=True):
+    prefix: str
+    python_version: str
+
+
+class _TensorFlow(msgspec.Struct, frozen=True):
+    tensorflow: str
+    packages: dict[str, str]
+    devices: tuple[SeenDevice, ...]
+    cuda_built: str | None
+
+
+class _Told(msgspec.Struct, frozen=True):
+    type: str
+    facts: msgspec.Raw
+
+
+def inspect(python: str, *, device: str, variables: Mapping[str, str]) -> Inspection:
+    """Import TensorFlow in `python` and return what it says.
+
+    Args:
+        device: "cpu" hides all GPUs from it, so that none is occupied; "gpu" lets it see them.
+        variables: the child's environment variables, complete but for those that hide the GPUs.
+
+    Raises:
+        FatalError: not a Python, no TensorFlow in it, or one that does not import (with its own last line of error).
+    """
+    hidden = {"CUDA_VISIBLE_DEVICES": "-1", "HIP_VISIBLE_DEVICES": "-1"} if device == "cpu" else {}
+    captured = run_captured([python, "-c", _SCRIPT], cwd=Path(python).parent, environment={**variables, **hidden}, time_limit_s=IMPORT_LIMIT_S)
+    told = _read_told(captured.stdout)
+    if "python" not in told:
+        raise FatalError(f"{python} is not a Python interpreter{_says(captured)}", "Name one with --python, or the directory of an environment")
+    if "tensorflow" not in told:
+        raise _import_failure(python, captured)
+    about_python = msgspec.json.decode(told["python"], type=_Python)
+    about_tensorflow = msgspec.json.decode(told["tensorflow"], type=_TensorFlow)
+    return Inspection(
+        prefix=about_python.prefix,
+        python_version=about_python.python_version,
+        tensorflow=about_tensorflow.tensorflow,
+        packages=dict(sorted(about_tensorflow.packages.items())),
+        devices=about_tensorflow.devices,
+        cuda_built=about_tensorflow.cuda_built,
+        diagnosis=() if device == "cpu" else read_diagnosis(captured.stderr),
+    )
+
+
+def read_diagnosis(stderr: str) -> tuple[str, ...]:
+    """TensorFlow's lines about devices that it could not use, without date and source position, each once, in their order."""
+    lines = (_LOG_PREFIX.sub("", line).strip() for line in stderr.splitlines() if _DEVICE_TROUBLE.search(line))
+    return tuple(dict.fromkeys(lines))[:_MAX_DIAGNOSIS_LINES]
+
+
+def _read_told(stdout: str) -> dict[str, msgspec.Raw]:
+    lines = [line.removeprefix(_SENTINEL) for line in stdout.splitlines() if line.startswith(_SENTINEL)]
+    told = [msgspec.json.decode(line, type=_Told) for line in lines]
+    return {each.type: each.facts for each in told}
+
+
+def _import_failure(python: str, captured: Captured) -> FatalError:
+    last = _last_line(captured.stderr)
+    if re.match(r"(ModuleNotFoundError|ImportError): No module named '?tensorflow'?$", last):
+        return FatalError(
+            f"{python} has no TensorFlow", "Install it there, name another interpreter, or leave --python out to have an environment made"
+        )
+    if captured.exit_code in (-4, 0xC000001D):  # SIGILL; STATUS_ILLEGAL_INSTRUCTION on Windows
+        return FatalError(
+            f"TensorFlow in {python} needs processor instructions that this machine lacks",
+            "TensorFlow from 1.6 on needs AVX; use 1.5, or a machine that has it",
+        )
+    return FatalError(f"TensorFlow in {python} does not import{_says(captured)}", "Its packages don't fit each other or this machine")
+
+
+def _says(captured: Captured) -> str:
+    last = _last_line(captured.stderr)
+    return f": {last}" if last else f" (it ended with exit code {captured.exit_code} and without a message)"
+
+
+def _last_line(stderr: str) -> str:
+    """The last line of an error; of a long explanation that follows "SomeError: message", that line."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b: ?\S", line)]
+    return (errors or lines or [""])[-1]
