@@ -1,0 +1,145 @@
+"""Decide release and device, then bring checkout and environment: what a sweep stands on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+import msgspec
+
+from wrapper.bootstrapper.environment import Environment, find_pythons, fit_to_release, make_environment, planned_environment, use_environment
+from wrapper.bootstrapper.host import gpus_present
+from wrapper.bootstrapper.pythons import newest_servable
+from wrapper.bootstrapper.release import Release, load_releases, match_installed, resolve_release
+from wrapper.bootstrapper.upstream import Checkout, demo_repository, fetch_checkout
+from wrapper.errors import FatalError
+
+Say = Callable[[str], None]
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user asked for, as far as it concerns the bootstrapper; None is for us to decide."""
+
+    tensorflow: str | None = None
+    python: str | None = None
+    """An interpreter that has TensorFlow, used as it is."""
+    device: str = "auto"
+    upstream: str
+    """Address of the upstream repository."""
+    vendor: Path
+    demo: bool = False
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """What was decided, before anything is fetched or made."""
+
+    release: Release
+    device: str
+    """"cpu" or "gpu"."""
+    reason: str
+    """Why this release and this device, for people."""
+    environment: Environment | None = None
+    """Already known where the user named an interpreter, and in the demo."""
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that the trials of a sweep stand on."""
+
+    release: Release
+    device: str
+    reason: str
+    checkout: Checkout
+    environment: Environment
+
+
+def decide_device(asked: str) -> tuple[str, str]:
+    """ "cpu" or "gpu" for "auto", "cpu" or "gpu", and why."""
+    if asked != "auto":
+        return asked, f"{asked.upper()} as asked for"
+    count = len(gpus_present())
+    if count:
+        return "gpu", f"this machine has {count} NVIDIA GPU{'s' if count > 1 else ''}"
+    return "cpu", "no NVIDIA GPU was found"
+
+
+def choose(wish: Wish, say: Say) -> Choice:
+    """Decide the device and the release, and say why.
+
+    Raises:
+        UsageError: an unknown release.
+        FatalError: no Python for it, an interpreter without TensorFlow, or one with another release than the one asked for.
+    """
+    if wish.demo:
+        _, commit = demo_repository(wish.vendor)
+        return Choice(release=_demo_release(commit), device="cpu", reason="DEMO, as asked for", environment=_demo_environment())
+    device, why_device = decide_device(wish.device)
+    if wish.python:
+        say(f"looking at the TensorFlow of {wish.python}")
+        environment = use_environment(wish.python, device=device)
+        release = match_installed(environment.tensorflow, load_releases())
+        if wish.tensorflow and resolve_release(wish.tensorflow, load_releases()).tensorflow != release.tensorflow:
+            raise FatalError(
+                f"{wish.python} has TensorFlow {environment.tensorflow}, and {wish.tensorflow} was asked for",
+                "Leave one of --python and --tensorflow out",
+            )
+        environment = fit_to_release(environment, release)
+        return Choice(release=release, device=device, reason=f"it is what {environment.python} has; {why_device}", environment=environment)
+    if wish.tensorflow:
+        return Choice(release=resolve_release(wish.tensorflow, load_releases()), device=device, reason=f"asked for; {why_device}")
+    release, why_release = newest_servable(load_releases(), find_pythons())
+    return Choice(release=release, device=device, reason=f"{why_release}; {why_device}")
+
+
+def prepare(choice: Choice, wish: Wish, say: Say) -> Setup:
+    """Fetch the checkout and make the environment that were chosen; both are reused when they are there.
+
+    Raises:
+        FatalError: with what to do about it.
+    """
+    address = demo_repository(wish.vendor)[0] if wish.demo else wish.upstream
+    checkout = fetch_checkout(choice.release.upstream_commit, address=address, vendor=wish.vendor, say=say)
+    environment = choice.environment or make_environment(choice.release, choice.device, vendor=wish.vendor, say=say)
+    return Setup(release=choice.release, device=choice.device, reason=choice.reason, checkout=checkout, environment=environment)
+
+
+def foresee(choice: Choice, wish: Wish) -> Setup:
+    """The same without fetching or making anything: where checkout and environment will lie. For `--dry-run`."""
+    commit = choice.release.upstream_commit
+    checkout = Checkout(path=str(wish.vendor.resolve() / f"benchmarks-{commit[:12]}"), commit=commit, address=wish.upstream)
+    environment = choice.environment
+    if environment is None:
+        path, exists = planned_environment(choice.release, choice.device, find_pythons(), wish.vendor)
+        interpreter = Path(path) / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+        environment = Environment(
+            kind="locked" if exists else "to be made",
+            path=path,
+            python=str(interpreter),
+            python_version=choice.release.python[0],
+            tensorflow=choice.release.tensorflow,
+        )
+    return Setup(release=choice.release, device=choice.device, reason=choice.reason, checkout=checkout, environment=environment)
+
+
+def _demo_release(commit: str) -> Release:
+    return Release(
+        tensorflow="DEMO",
+        upstream_commit=commit,
+        upstream_ref="DEMO, a script of the wrapper's own",
+        python=(f"{sys.version_info.major}.{sys.version_info.minor}",),
+        package_cpu="numpy",
+        package_gpu="numpy",
+        note="DEMO: not TensorFlow; its figures can't be compared with anything",
+    )
+
+
+def _demo_environment() -> Environment:
+    return Environment(
+        kind="demo",
+        path=sys.prefix,
+        python=sys.executable,
+        python_version=".".join(map(str, sys.version_info[:3])),
+        tensorflow="DEMO",
+        packages={"numpy": metadata.version("numpy")},
+    )

@@ -1,0 +1,155 @@
+"""What the user sees in the terminal. Only `cli` makes one; everything else is handed it."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console as Terminal
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from wrapper.bootstrapper.host import Host
+    from wrapper.bootstrapper.pythons import Interpreter
+    from wrapper.bootstrapper.release import Release
+    from wrapper.bootstrapper.setup import Setup
+    from wrapper.parser.output import Event
+    from wrapper.reporter.report import Report
+    from wrapper.reporter.store import Trial
+    from wrapper.runner.plan import PlannedTrial
+    from wrapper.runner.sweep import Sweep
+
+PLAIN_INTERVAL_S = 10.0
+"""Where the terminal is a file, step lines are shown this often at most."""
+
+
+class Console:
+    """Plain lines, tables, and while a trial runs one live line (or plain ones when it is not a terminal).
+
+    Everything is printed as text: rich's markup is not read, so a host's name or upstream's output can't colour or hide anything.
+    """
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._live: Live | None = None
+        self._started = self._shown = 0.0
+        self._head = self._stage = ""
+        self._seconds: list[float] = []
+        self._left = 0
+
+    @classmethod
+    def on_this_terminal(cls) -> Console:
+        return cls(Terminal(highlight=False, markup=False, emoji=False, soft_wrap=True))
+
+    def say(self, text: str) -> None:
+        self._terminal.print(_clean(text))
+
+    def trial_started(self, planned: PlannedTrial, done: int, total: int) -> None:
+        self._head = f"trial {planned.index} of {total}: {planned.case.name}, repeat {planned.repeat}"
+        self._left = total - done
+        self._started, self._shown, self._stage = time.monotonic(), 0.0, "starting"
+        if self._terminal.is_terminal:
+            self._live = Live(get_renderable=self._line, console=self._terminal, refresh_per_second=4, transient=True)
+            self._live.start()
+        else:
+            self.say(f"{self._head}{self._time_left()}")
+
+    def line(self, event: Event, seconds: float) -> None:
+        """A line of upstream's output, as it comes. Called in another thread."""
+        if event.kind == "stage":
+            self._stage = event.key
+            self._show_plainly()
+        elif event.kind == "step" and event.step is not None:
+            self._stage = f"step {event.step.step}, {event.step.images_per_sec:.1f} images/sec so far"
+            if seconds - self._shown >= PLAIN_INTERVAL_S:
+                self._shown = seconds
+                self._show_plainly()
+
+    def trial_ended(self, trial: Trial) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        self._seconds.append(trial.execution.seconds)
+        judgement = trial.judgement
+        if judgement.images_per_sec is not None:
+            outcome = f"{judgement.images_per_sec:.2f} images/sec"
+        else:
+            outcome = f"{judgement.verdict.replace('_', ' ').upper()}: {judgement.reason}"
+        warnings = "".join(f" [{warning.kind}]" for warning in judgement.warnings)
+        self.say(f"{self._head}: {outcome}{warnings} ({trial.execution.seconds:.1f} s)")
+
+    def show_plan(self, setup: Setup, sweep: Sweep, host: Host, trials: Sequence[PlannedTrial]) -> None:
+        self.show_setup(setup)
+        gpus = ", ".join(gpu.name for gpu in host.gpus) or "no GPU"
+        self.say(f"host:        {host.cpu}, {host.cores_logical} logical cores, {gpus}, {host.os}")
+        self.say(f"sweep:       {sweep.name}: {len(trials)} trials, {sweep.repeats} of each case, {sweep.warmup_steps} + {sweep.steps} steps")
+        for planned in trials:
+            self.say(f"{planned.index:4d}  {planned.case.name}, repeat {planned.repeat}")
+            self.say(f"      {shlex.join(planned.command)}")
+
+    def show_setup(self, setup: Setup) -> None:
+        release, environment = setup.release, setup.environment
+        verified = "" if release.verified else " (not verified: this patch was never run by us)"
+        self.say(f"release:     TensorFlow {release.tensorflow}{verified}: {setup.reason}")
+        self.say(f"upstream:    {release.upstream_commit} ({release.upstream_ref}) in {setup.checkout.path}")
+        self.say(f"environment: {environment.kind}, Python {environment.python_version}, {environment.python}")
+        seen = ", ".join(device.description or device.name for device in environment.devices if device.kind == "GPU")
+        self.say(f"device:      {setup.device}{f' ({seen})' if seen else ''}")
+
+    def show_releases(self, releases: Iterable[Release], pythons: Iterable[Interpreter]) -> None:
+        found = {".".join(python.version.split(".")[:2]) for python in pythons}
+        table = _table("TensorFlow", "upstream", "Python", "CUDA", "cuDNN", "seen", "this machine")
+        for release in releases:
+            served = [python for python in release.python if python in found]
+            here = f"Python {served[0]}" if served else f"needs Python {' or '.join(release.python)}"
+            row = (release.tensorflow, f"{release.upstream_commit[:12]} {release.upstream_ref}", ", ".join(release.python))
+            table.add_row(*row, release.cuda or "", release.cudnn or "", release.seen, here)
+        self._terminal.print(table)
+
+    def show_report(self, report: Report, directory: Path) -> None:
+        self.say(f"\n{report.title}")
+        table = _table(*report.headline.headers, align=report.headline.align)
+        for row in report.headline.rows:
+            table.add_row(*map(_clean, row))
+        self._terminal.print(table)
+        self.say("; ".join(f"{name}: {value}" for name, value in report.headline.common.items()))
+        if report.failures:
+            self.say(f"\n{len(report.failures)} trials without a valid figure")
+            for failure in report.failures:
+                self.say(f"{failure.index:4d}  {failure.case}, repeat {failure.repeat}: {failure.verdict}: {failure.reason}")
+                self.say(f"      {failure.remedy}")
+                self.say(f"      log: {directory / failure.log}; again: tfcnn run --resume {shlex.quote(str(directory))} --retry {failure.index}")
+        for note in filter(None, (*report.notes, report.unfinished, report.notice)):
+            self.say(note)
+        self.say(f"report: {directory / 'report.md'}")
+
+    def _line(self) -> Text:
+        seconds = time.monotonic() - self._started
+        return Text(_clean(f"{self._head}: {self._stage} ({seconds:.0f} s){self._time_left()}"), overflow="ellipsis", no_wrap=True)
+
+    def _show_plainly(self) -> None:
+        if self._live is None:
+            self.say(f"  {self._stage} ({time.monotonic() - self._started:.1f} s)")
+
+    def _time_left(self) -> str:
+        if not self._seconds:
+            return ""
+        minutes, seconds = divmod(round(sum(self._seconds) / len(self._seconds) * self._left), 60)
+        return f", about {minutes} min {seconds:02d} s left"
+
+
+def _table(*columns: str, align: str = "") -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column, side in zip(columns, align or "l" * len(columns), strict=True):
+        table.add_column(column, overflow="fold", justify="right" if side == "r" else "left")
+    return table
+
+
+def _clean(text: str) -> str:
+    """Text of others without the control characters that would steer a terminal."""
+    return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)
