@@ -16,6 +16,7 @@ from markdown_it import MarkdownIt
 
 from wrapper.parser.output import Step
 from wrapper.parser.verdict import Warning
+from wrapper.reporter.headline import significant
 from wrapper.reporter.report import FILES, write_report
 from wrapper.reporter.store import TRIALS_FILE, Session, Trial, append_trial, write_session
 
@@ -224,6 +225,22 @@ def test_commands_suit_the_system_they_ran_on(tmp_path: Path, make_session: Any,
     assert """\nA='1 2' 'C:\\Program Files\\python.exe' 'a'"'"'b' '--x=1 2'\n""" in _texts(tmp_path / "posix")["report.md"]
     _report_on(tmp_path / "windows", make_session(host={"os": "Windows-10-10.0.19045"}), trials)
     assert """\nset "A=1 2"\n"C:\\Program Files\\python.exe" a'b "--x=1 2"\n""" in _texts(tmp_path / "windows")["report.md"]
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (12345.6, 4, "12346"),
+        (9999.96, 4, "10000"),
+        (130.05, 4, "130.1"),
+        (3.4567, 4, "3.457"),
+        (0.05512, 4, "0.055"),
+        (0.0, 2, "0"),
+        (8.957, 2, "9.0"),
+    ],
+)
+def test_figures_have_sensible_digits(value: float, digits: int, text: str) -> None:
+    assert significant(value, digits) == text
 
 
 def test_cut_off_line_is_noted(tmp_path: Path, make_session: Any, mixed: list[Trial]) -> None:

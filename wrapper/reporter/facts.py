@@ -25,7 +25,9 @@ def hardware(session: Session) -> str:
 
 
 def drivers(session: Session) -> str:
-    """The versions of the GPU driver, empty without a GPU."""
+    """The versions of the GPU driver, empty where no GPU was used."""
+    if session.device != "gpu":
+        return ""
     return ", ".join(dict.fromkeys(known(gpu, "driver") for gpu in session.host.get("gpus") or []))
 
 

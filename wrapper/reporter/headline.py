@@ -9,6 +9,9 @@ import msgspec
 from wrapper.reporter.analysis import Summary
 from wrapper.runner.sweep import Case
 
+_MOST_DECIMALS = 3
+"""Upstream prints totals with two; the mean of a few is known to about one more."""
+
 
 class Headline(msgspec.Struct, frozen=True, kw_only=True):
     """A table of the cases: what was measured, and how sure it is."""
@@ -72,9 +75,9 @@ def mean_text(summary: Summary) -> str:
 
 
 def significant(value: float, digits: int) -> str:
-    """A number rounded to so many significant digits, but never short of its units: 0.1234, 130.1, 12346."""
+    """A number rounded to so many significant digits, but never short of its units, nor finer than the totals bear: 0.123, 130.1, 12346."""
     exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
-    return f"{value:.{max(0, digits - 1 - exponent) if value else 0}f}"
+    return f"{value:.{min(_MOST_DECIMALS, max(0, digits - 1 - exponent)) if value else 0}f}"
 
 
 def _common_and_varying(cases: Sequence[Case]) -> tuple[dict[str, str], list[str]]:
