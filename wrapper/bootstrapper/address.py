@@ -39,7 +39,7 @@ def check_address(address: str) -> str:
         if scheme == "file" or (scheme in ("https", "ssh") and not server.startswith("-") and re.match(r"[\w\[]", server.rpartition("@")[2])):
             return address
         raise refused
-    if re.match(r"\w[\w.-]*@[\w\[][^/\\]*:(?!:).", address):
+    if re.match(r"\w[\w.-]*@(\w[\w.-]*|\[[\w:.]+\]):(?!:).", address):
         return address
     drive = re.match(r"[a-zA-Z]:[\\/]", address)
     if ":" in re.split(r"[\\/]", address)[0] and not drive:  # git would read it as host:path or as the name of a helper program

@@ -6,17 +6,20 @@ import contextlib
 import hashlib
 import os
 import re
-import secrets
-import sys
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from typing import TYPE_CHECKING
 from urllib.request import url2pathname
 
 import msgspec
 
 from wrapper.bootstrapper.address import DEFAULT_ADDRESS, check_address, mask_credentials
+from wrapper.bootstrapper.placing import place
 from wrapper.errors import FatalError
+
+if TYPE_CHECKING:
+    from git import Git
 
 __all__ = ["DEFAULT_ADDRESS", "Checkout", "check_address", "demo_repository", "fetch_checkout"]
 
@@ -57,8 +60,8 @@ class Checkout(msgspec.Struct, frozen=True, kw_only=True):
         return Path(self.path) / "scripts" / "tf_cnn_benchmarks" / "tf_cnn_benchmarks.py"
 
 
-class _GitError(Exception):
-    """A git command failed; the message is git's own words with credentials masked."""
+class _GitError(FatalError):
+    """A git command failed; the message is the command's name and git's own words, with credentials masked."""
 
 
 def fetch_checkout(commit: str, *, address: str, vendor: Path, say: Callable[[str], None]) -> Checkout:
@@ -80,7 +83,7 @@ def fetch_checkout(commit: str, *, address: str, vendor: Path, say: Callable[[st
         raise ValueError(f"not a full commit: {commit!r}")
     address = check_address(address)
     final = vendor.absolute() / f"benchmarks-{commit[:12]}"
-    _place(final, lambda partial: _download(partial, commit, address, say), say)
+    place(final, lambda partial: _download(partial, commit, address, say), say)
     _verify(final, commit)
     return Checkout(path=str(final), commit=commit, address=_config(final, "remote.origin.url"))
 
@@ -99,52 +102,8 @@ def demo_repository(directory: Path) -> tuple[str, str]:
     """
     script = (Path(__file__).parents[1] / "data" / "demo" / "tf_cnn_benchmarks.py").read_text(encoding="utf-8")
     final = directory.absolute() / f"demo-upstream-{hashlib.sha256(script.encode()).hexdigest()[:12]}"
-    _place(final, lambda partial: _commit_demo(partial, script), lambda line: None)
+    place(final, lambda partial: _commit_demo(partial, script), lambda line: None)
     return str(final), _verify(final)
-
-
-def _place(final: Path, fill: Callable[[Path], None], say: Callable[[str], None]) -> None:
-    """Make the directory `final`, if it isn't there, by filling a sibling and renaming it, so that it is there whole or not at all."""
-    from filelock import FileLock, Timeout
-
-    if os.path.lexists(final):
-        return
-    lock = FileLock(final.parent / f".{final.name}.lock")
-    try:
-        final.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            say(f"Waiting for another process that is making {final}")
-            lock.acquire()
-        try:
-            if not os.path.lexists(final):
-                _fill_aside(final, fill)
-        finally:
-            lock.release()
-    except (OSError, _GitError) as error:
-        raise FatalError(f"could not make {final}: {error}", "Mend what is named (space, permissions), and run the same again") from None
-
-
-def _fill_aside(final: Path, fill: Callable[[Path], None]) -> None:
-    # The lock is ours, so these are of runs that died. A name is not used twice: git may outlive the run that started it, and still write there.
-    for stale in final.parent.glob(f".{final.name}-*.partial"):
-        _remove(stale)
-    partial = final.parent / f".{final.name}-{secrets.token_hex(4)}.partial"
-    partial.mkdir()
-    try:
-        fill(partial)
-        partial.rename(final)
-    except BaseException:
-        _remove(partial)
-        raise
-
-
-def _remove(directory: Path) -> None:
-    """Delete what can be deleted now; the next run tries the rest."""
-    git = _gitpython()
-    with contextlib.suppress(OSError):
-        git.rmtree(directory)
 
 
 def _download(partial: Path, commit: str, address: str, say: Callable[[str], None]) -> None:
@@ -155,7 +114,7 @@ def _download(partial: Path, commit: str, address: str, say: Callable[[str], Non
     try:
         _fetch(partial, address, commit)
     except _GitError as error:
-        raise FatalError(f"upstream could not be fetched from {shown} (git says: {error})", _MIRROR) from None
+        raise FatalError(f"upstream could not be fetched from {shown} ({error})", _MIRROR) from None
     try:
         _run(partial, "cat-file", "-e", f"{commit}^{{commit}}")
     except _GitError:
@@ -238,39 +197,53 @@ def _config(directory: Path, key: str) -> str:
         return ""
 
 
-def _gitpython() -> ModuleType:
-    try:
-        import git
-    except ImportError as error:  # GitPython looks for the git program on import
-        raise FatalError(*_NO_GIT) from error
-    return git
-
-
 def _run(directory: Path, *arguments: str, limit_s: float | None = None, extra: dict[str, str] | None = None) -> str:
     """Run one git command on the repository in `directory` and return its standard output.
 
     Raises:
-        _GitError: it failed, or took longer than `limit_s` seconds (GitPython can't limit it on Windows).
+        _GitError: it failed, or took longer than `limit_s` seconds.
         FatalError: this machine has no git.
     """
-    git = _gitpython()
-    settings = [word for key, value in _SETTINGS.items() for word in ("-c", f"{key}={value}")]
+    child = _start(directory, arguments, _environment(directory) | (extra or {}))
     try:
-        status, output, errors = git.Git(directory).execute(
-            [git.Git.GIT_PYTHON_GIT_EXECUTABLE, *settings, *arguments],
-            with_extended_output=True,
-            with_exceptions=False,
-            env=_environment(directory) | (extra or {}),
-            kill_after_timeout=None if sys.platform == "win32" else limit_s,
-        )
+        output, errors = child.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        _end(child)
+        raise _GitError(f"git {arguments[0]}: no answer within {limit_s} s") from None
+    except BaseException:
+        _end(child)
+        raise
+    if child.returncode:
+        lines = errors.decode(errors="replace").partition("Please make sure")[0].splitlines()  # what follows is git's general advice
+        words = "; ".join(line.strip() for line in lines if line.strip()) or f"exit code {child.returncode}"
+        raise _GitError(f"git {arguments[0]}: {mask_credentials(words)[:400]}")
+    return str(output.decode(errors="surrogateescape")).removesuffix("\n")
+
+
+def _start(directory: Path, arguments: tuple[str, ...], environment: dict[str, str]) -> Git.AutoInterrupt:
+    try:
+        import git
+    except ImportError as error:  # GitPython looks for the git program on import
+        raise FatalError(*_NO_GIT) from error
+    settings = [word for key, value in _SETTINGS.items() for word in ("-c", f"{key}={value}")]
+    command = [str(git.Git.GIT_PYTHON_GIT_EXECUTABLE), *settings, *arguments]
+    try:
+        # as_process, since GitPython's own time limit is not for Windows, and its timer keeps an interrupted Python alive until it is over
+        return git.Git(directory).execute(command, as_process=True, env=environment)
     except git.GitCommandNotFound as error:
         raise FatalError(*_NO_GIT) from error
-    if status:
-        lines = str(errors).partition("Please make sure")[0].splitlines()  # what follows is git's general advice
-        words = "; ".join(line.strip() for line in lines if line.strip())
-        timed_out = words.startswith("Timeout:")
-        raise _GitError(f"no answer within {limit_s} s" if timed_out else mask_credentials(words)[:400] or f"exit code {status}")
-    return str(output)
+
+
+def _end(child: Git.AutoInterrupt) -> None:
+    """End a git command with its helper programs (ssh, git-remote-https), which would keep its output open."""
+    import psutil
+
+    with contextlib.suppress(psutil.NoSuchProcess):
+        parent = psutil.Process(child.pid)
+        for process in (parent, *parent.children(recursive=True)):  # in this order: git starts another helper when one fails
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+    child.communicate()
 
 
 def _environment(directory: Path) -> dict[str, str]:

@@ -1,0 +1,78 @@
+"""Make a directory whole or not at all, one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from wrapper.errors import FatalError
+
+
+def place(final: Path, fill: Callable[[Path], None], say: Callable[[str], None]) -> None:
+    """Make the directory `final`, if nothing of that name is there, by filling a sibling and renaming it.
+
+    Processes that ask at the same time wait for the first. What a run that died has left is removed; `final` itself never is.
+
+    Args:
+        final: absolute; its parent is made where missing.
+        fill: called with the sibling, an empty directory.
+        say: prints one line, when another process has to be waited for.
+
+    Raises:
+        FatalError: the disk refuses.
+    """
+    from filelock import FileLock, Timeout
+
+    if os.path.lexists(final):
+        return
+    lock = FileLock(final.parent / f".{final.name}.lock")
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            say(f"Waiting for another process that is making {final}")
+            lock.acquire()
+        try:
+            if not os.path.lexists(final):
+                _fill_aside(final, fill)
+        finally:
+            lock.release()
+    except OSError as error:
+        raise FatalError(f"could not make {final}: {error}", "Mend what is named (space, permissions), and run the same again") from error
+
+
+def _fill_aside(final: Path, fill: Callable[[Path], None]) -> None:
+    # The lock is ours, so these are of runs that died. A name is not used twice: a child may outlive such a run, and still write there.
+    for stale in final.parent.glob(f".{final.name}-*.partial"):
+        _remove(stale)
+    partial = final.parent / f".{final.name}-{secrets.token_hex(4)}.partial"
+    partial.mkdir()
+    try:
+        fill(partial)
+        partial.rename(final)
+    except BaseException:
+        _remove(partial)
+        raise
+
+
+def _remove(directory: Path) -> None:
+    """Delete what can be deleted now; the next run tries the rest."""
+
+    def retry_writable(function: Callable[[str], object], path: str, _: object) -> None:  # Windows keeps read-only files, and git makes such
+        Path(path).chmod(stat.S_IWRITE)
+        function(path)
+
+    with contextlib.suppress(OSError):
+        if sys.platform != "win32":
+            shutil.rmtree(directory)
+        elif sys.version_info >= (3, 12):
+            shutil.rmtree(directory, onexc=retry_writable)
+        else:
+            shutil.rmtree(directory, onerror=retry_writable)
