@@ -69,7 +69,7 @@ def read_host(project: Path, *, nvml: Any = None, amdsmi: Any = None, sysfs: Pat
     """Describe this machine; takes about 1 s (py-cpuinfo), so call it once per sweep.
 
     Args:
-        project: a path on the disk to describe.
+        project: a path on the disk to describe; it need not exist yet.
         nvml: what stands in for the `pynvml` module.
         amdsmi: what stands in for AMD's module of that name.
         sysfs: where Linux shows its devices.
@@ -129,7 +129,7 @@ def _machine(sysfs: Path) -> str | None:
 
 def _disk_model(project: Path, sysfs: Path) -> str | None:
     """The model that Linux shows for the block device under `project`; None elsewhere and for network and overlay file systems."""
-    device = project.stat().st_dev
+    device = next(place for place in (project.absolute(), *project.absolute().parents) if place.exists()).stat().st_dev
     if sys.platform == "win32":  # without WMI or a raw disk handle there is no way from a drive letter to its model
         return None
     block = (sysfs / f"dev/block/{os.major(device)}:{os.minor(device)}").resolve()
