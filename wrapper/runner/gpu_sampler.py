@@ -105,10 +105,10 @@ class Device:
 
 
 def _readers(nvml: Any) -> dict[str, Callable[[Any], Value]]:
-    """How each column is asked for. Names that NVML will drop in CUDA 14 follow those that drivers before R535 lack."""
+    """How each column is asked for. Two names will be dropped by CUDA 14 (pynvml says so), and what replaces them is missing before R535."""
     sm, memory, gpu_sensor = nvml.NVML_CLOCK_SM, nvml.NVML_CLOCK_MEM, nvml.NVML_TEMPERATURE_GPU
-    temperature = _first_of(nvml, "nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature")
-    reasons = _first_of(nvml, "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+    temperature = _first_of(nvml, "nvmlDeviceGetTemperature", "nvmlDeviceGetTemperatureV")
+    reasons = _first_of(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", "nvmlDeviceGetCurrentClocksEventReasons")
     return {
         "utilisation_percent": lambda handle: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
         "memory_bytes": lambda handle: nvml.nvmlDeviceGetMemoryInfo(handle).used,
