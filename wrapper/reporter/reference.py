@@ -61,6 +61,8 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     all_reduce: str | None = None
     parameter_device: str | None = None
     optimizer: str | None = None
+    flags: str | None = None
+    """Other upstream flags; "none" in an own report without any. No published row states them."""
     tensorflow: str | None = None
     images_per_sec: float
     """Total over all devices."""

@@ -1,0 +1,292 @@
+"""A report against published figures or another report, like with like. Pure, but for the table of GPU names."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from wrapper.errors import UsageError
+from wrapper.reporter.analysis import Summary
+from wrapper.reporter.matching import ORDER, Conditions, Match, match, measures_the_same, obstacles, refuse_demo
+from wrapper.reporter.reference import Reference, gpu_names
+from wrapper.runner.sweep import Case
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One case beside one reference."""
+
+    summary: Summary
+    match: Match
+    ratio: float
+    """Measured / reference: above 1 is faster than the reference."""
+    ci95: float | None
+    """Half the width of the ratio's 95 % interval, from the measured interval and, where it is known, the reference's; None with fewer than
+    two trials."""
+    spread: str
+    """What is known of the reference's own spread, in words."""
+
+    @property
+    def reference(self) -> Reference:
+        return self.match.reference
+
+    @property
+    def percent(self) -> float:
+        """This machine in per cent of that one."""
+        return 100 * self.ratio
+
+
+class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
+    """A case for which an asked-for source or GPU has nothing comparable."""
+
+    case: Case
+    against: str
+    """As asked; "" where everything was."""
+    nearest: Match | None
+    """None where the model has no figure at all."""
+    reason: str
+
+
+class Overall(msgspec.Struct, frozen=True, kw_only=True):
+    """The geometric mean of the ratios to one GPU of one source, over the models that both have; each model counts once."""
+
+    conditions: str
+    """What the measured cases have in common."""
+    source: str
+    gpu: str
+    ratio: float
+    models: tuple[str, ...]
+    only_measured: tuple[str, ...]
+    only_reference: tuple[str, ...]
+    differing: tuple[str, ...]
+    """Conditions in which at least one row differs."""
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """A report beside references."""
+
+    conditions: Conditions
+    strict: bool
+    rows: tuple[Row, ...]
+    unmatched: tuple[Unmatched, ...]
+    missing: tuple[Case, ...]
+    """Cases without a valid figure: nothing is said about them."""
+    overall: tuple[Overall, ...]
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """A model on a GPU in a headline table."""
+
+    percent: float
+    """The measured throughput in per cent of the reference's."""
+    batch_sizes: tuple[tuple[int, int | None], ...]
+    """Measured and reference batch size of each row behind it."""
+    differing: tuple[str, ...]
+    """Conditions in which at least one row behind it differs."""
+
+
+class HeadlineLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU of a source in a headline table."""
+
+    gpu: str
+    source: str
+    cells: tuple[Cell | None, ...]
+    """By model; None where there is nothing to compare."""
+    overall: float
+    """Per cent, the geometric mean over the models that both have."""
+
+
+class HeadlineTable(msgspec.Struct, frozen=True, kw_only=True):
+    """Models across, GPUs down, "this GPU / that GPU" in per cent."""
+
+    conditions: str
+    gpu: str
+    """This GPU."""
+    models: tuple[str, ...]
+    figures: tuple[float | None, ...]
+    """The measured mean by model in images/sec; None where the model has several cases (batch sizes) under these conditions."""
+    lines: tuple[HeadlineLine, ...]
+
+
+def compare(
+    summaries: Sequence[Summary], conditions: Conditions, references: Sequence[Reference], *, against: Sequence[str] = (), strict: bool = False
+) -> Comparison:
+    """Set each case beside the references of its model.
+
+    Of each GPU of each source the nearest references are taken: all that are equally near, none averaged, nothing extrapolated.
+
+    Args:
+        summaries: of the report's cases; one without a mean is listed as missing.
+        conditions: of the report.
+        references: published ones, or those of `references_from`.
+        against: sources, GPUs or GPU families to compare with; empty: all references.
+        strict: keep only references whose `STRICT` conditions are stated and equal.
+
+    Raises:
+        FatalError: the report is a demo.
+        UsageError: an entry of `against` is neither a source nor a GPU.
+    """
+    refuse_demo(conditions)
+    chosen = _chosen(references, against)
+    rows: list[Row] = []
+    unmatched: list[Unmatched] = []
+    for summary in summaries:
+        for entry, candidates in chosen.items() if summary.mean is not None else ():
+            matches = _matches(summary, conditions, candidates)
+            kept = _nearest_by_gpu(found for found in matches if not obstacles(found, strict))
+            rows += [_row(summary, found) for found in kept]
+            if not kept:
+                unmatched.append(_unmatched(summary.case, entry, matches, strict))
+    rows = list({(row.summary.case, row.reference.source, row.reference.row): row for row in rows}.values())  # entries may overlap
+    return Comparison(
+        conditions=conditions,
+        strict=strict,
+        rows=tuple(rows),
+        unmatched=tuple(unmatched),
+        missing=tuple(summary.case for summary in summaries if summary.mean is None),
+        overall=_overall(rows, summaries, [reference for candidates in chosen.values() for reference in candidates]),
+    )
+
+
+def headline_tables(comparison: Comparison) -> tuple[HeadlineTable, ...]:
+    """The comparison as published GPU comparisons print it: a table for each set of conditions that its cases share, slowest reference first."""
+    tables: dict[str, list[Row]] = {}
+    for row in comparison.rows:
+        tables.setdefault(shared_conditions(row.summary.case), []).append(row)
+    result = []
+    for shared, rows in tables.items():
+        models = tuple(geometric_mean_by_model(rows))
+        lines: dict[tuple[str, str], list[Row]] = {}
+        for row in rows:
+            lines.setdefault((row.reference.gpu, row.reference.source), []).append(row)
+        result.append(
+            HeadlineTable(
+                conditions=shared,
+                gpu=comparison.conditions.gpu,
+                models=models,
+                figures=tuple(_only_mean(rows, model) for model in models),
+                lines=tuple(sorted((_line(*key, line, models) for key, line in lines.items()), key=lambda line: -line.overall)),
+            )
+        )
+    return tuple(result)
+
+
+def _only_mean(rows: Iterable[Row], model: str) -> float | None:
+    means = {row.summary.case: row.summary.mean for row in rows if row.summary.case.model == model}
+    return next(iter(means.values())) if len(means) == 1 else None
+
+
+def _line(gpu: str, source: str, rows: Sequence[Row], models: Sequence[str]) -> HeadlineLine:
+    means = geometric_mean_by_model(rows)
+    cells = []
+    for model in models:
+        behind = [row for row in rows if row.summary.case.model == model]
+        sizes = dict.fromkeys((row.summary.case.batch_size, row.reference.batch_size) for row in behind)
+        cells.append(Cell(percent=100 * means[model], batch_sizes=tuple(sizes), differing=_differing(behind)) if behind else None)
+    return HeadlineLine(gpu=gpu, source=source, cells=tuple(cells), overall=100 * _geometric_mean(means.values()))
+
+
+def shared_conditions(case: Case) -> str:
+    """What the cases have in common that are gathered in one geometric mean or one headline table."""
+    parts = [case.mode, case.precision, f"{case.devices} {case.device.upper()}{'s' if case.devices > 1 else ''}", f"{case.data} data"]
+    return ", ".join(parts + (["XLA"] if case.xla else []))
+
+
+def geometric_mean_by_model(rows: Iterable[Row]) -> dict[str, float]:
+    """The geometric mean of the ratios of each model, in the rows' order of models."""
+    ratios: dict[str, list[float]] = {}
+    for row in rows:
+        ratios.setdefault(row.summary.case.model, []).append(row.ratio)
+    return {model: _geometric_mean(values) for model, values in ratios.items()}
+
+
+def _matches(summary: Summary, conditions: Conditions, references: Iterable[Reference]) -> list[Match]:
+    """The references of the case's model that a ratio can be formed with, or, where there is none, all of that model."""
+    of_model = [reference for reference in references if reference.model == summary.case.model]
+    comparable = [reference for reference in of_model if measures_the_same(summary.case, reference)]
+    return [match(summary, conditions, reference) for reference in comparable or of_model]
+
+
+def _nearest_by_gpu(matches: Iterable[Match]) -> tuple[Match, ...]:
+    groups: dict[tuple[str, str], list[Match]] = {}
+    for found in sorted(matches, key=lambda found: (found.reference.source, found.reference.gpu, found.distance, found.reference.row)):
+        groups.setdefault((found.reference.source, found.reference.gpu), []).append(found)
+    return tuple(found for group in groups.values() for found in group if found.distance == group[0].distance)
+
+
+def _row(summary: Summary, found: Match) -> Row:
+    assert summary.mean is not None
+    reference = found.reference
+    ratio = summary.mean / reference.images_per_sec
+    relative = None if summary.ci95 is None else math.hypot(summary.ci95 / summary.mean, (reference.ci95 or 0.0) / reference.images_per_sec)
+    return Row(summary=summary, match=found, ratio=ratio, ci95=None if relative is None else ratio * relative, spread=_spread(reference))
+
+
+def _spread(reference: Reference) -> str:
+    if reference.ci95 is not None:
+        return f"mean of {reference.repeats}, its interval included"
+    if reference.repeats is None:
+        return "number of runs not stated, spread unknown"
+    return "one run, spread unknown" if reference.repeats == 1 else f"mean of {reference.repeats}, spread not published"
+
+
+def _unmatched(case: Case, entry: str, matches: Sequence[Match], strict: bool) -> Unmatched:
+    nearest = min(matches, key=lambda found: (found.distance, found.reference.source, found.reference.row), default=None)
+    reason = f"no published figure of {case.model}" if nearest is None else "; ".join(obstacles(nearest, strict))
+    return Unmatched(case=case, against=entry, nearest=nearest, reason=reason)
+
+
+def _chosen(references: Sequence[Reference], against: Sequence[str]) -> dict[str, tuple[Reference, ...]]:
+    if not against:
+        return {"": tuple(references)}
+    sources = {reference.source for reference in references}
+    present = {reference.gpu for reference in references}
+    chosen = {}
+    for entry in against:
+        if entry in sources:
+            chosen[entry] = tuple(reference for reference in references if reference.source == entry)
+            continue
+        try:
+            names = frozenset({entry}) if entry in present else gpu_names(entry)
+        except UsageError as error:
+            raise UsageError(f"{entry!r} is neither a source nor a GPU of the references", error.remedy) from error
+        chosen[entry] = tuple(reference for reference in references if reference.gpu in names)
+    return chosen
+
+
+def _overall(rows: Sequence[Row], summaries: Sequence[Summary], references: Sequence[Reference]) -> tuple[Overall, ...]:
+    groups: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((shared_conditions(row.summary.case), row.reference.source, row.reference.gpu), []).append(row)
+    result = []
+    for (shared, source, gpu), group in sorted(groups.items()):
+        case = group[0].summary.case
+        by_model = geometric_mean_by_model(group)
+        measured = {summary.case.model for summary in summaries if summary.mean is not None and shared_conditions(summary.case) == shared}
+        published = {
+            reference.model for reference in references if (reference.source, reference.gpu) == (source, gpu) and measures_the_same(case, reference)
+        }
+        result.append(
+            Overall(
+                conditions=shared,
+                source=source,
+                gpu=gpu,
+                ratio=_geometric_mean(by_model.values()),
+                models=tuple(sorted(by_model)),
+                only_measured=tuple(sorted(measured - set(by_model))),
+                only_reference=tuple(sorted(published - set(by_model))),
+                differing=_differing(group),
+            )
+        )
+    return tuple(result)
+
+
+def _differing(rows: Iterable[Row]) -> tuple[str, ...]:
+    found = {difference.what for row in rows for difference in row.match.differences}
+    return tuple(what for what in ORDER if what in found)
+
+
+def _geometric_mean(ratios: Iterable[float]) -> float:
+    return math.exp(statistics.fmean(map(math.log, ratios)))

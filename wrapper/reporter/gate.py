@@ -1,0 +1,105 @@
+"""The regression gate: which cases fell below a bound, as JUnit XML and as the JSON of continuous-benchmark actions. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable
+
+import msgspec
+
+from wrapper.errors import FatalError
+from wrapper.reporter.analysis import Summary
+from wrapper.reporter.comparison import Comparison, Row
+from wrapper.reporter.matching import Conditions
+from wrapper.runner.sweep import Case
+
+_NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML 1.0 has no way to write (https://www.w3.org/TR/xml/#charsets)."""
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """A case that does not pass the gate."""
+
+    case: Case
+    row: Row | None
+    """None where the case has no valid figure."""
+    reason: str
+
+
+def below(comparison: Comparison, bound: float) -> tuple[Failure, ...]:
+    """The cases that don't pass: a ratio below the bound, or no valid figure. A case without a reference can't fail.
+
+    Args:
+        bound: of measured / reference, such as 0.95.
+
+    Raises:
+        FatalError: not one case could be compared, so that nothing was tested.
+    """
+    if not comparison.rows and not comparison.missing:
+        raise FatalError("no case could be compared, so there is nothing to hold the bound against", "Name a reference with the same models")
+    slow = [Failure(case=row.summary.case, row=row, reason=_reason(row, bound)) for row in comparison.rows if row.ratio < bound]
+    return (*slow, *(Failure(case=case, row=None, reason="no valid figure") for case in comparison.missing))
+
+
+def junit_xml(comparison: Comparison, bound: float) -> str:
+    """The gate as JUnit XML: a test case for each row and for each case without a figure; a case without a reference is skipped.
+
+    Raises:
+        FatalError: as `below`.
+    """
+    failures = below(comparison, bound)
+    missing = [failure for failure in failures if failure.row is None]
+    suite = ET.Element(
+        "testsuite",
+        name=_clean(comparison.conditions.name),
+        tests=str(len(comparison.rows) + len(comparison.missing) + len(comparison.unmatched)),
+        failures=str(len(failures) - len(missing)),
+        errors=str(len(missing)),
+        skipped=str(len(comparison.unmatched)),
+    )
+    for row in comparison.rows:
+        test = ET.SubElement(suite, "testcase", classname=_clean(f"{row.reference.source}.{row.reference.gpu}"), name=_clean(_name(row)))
+        if row.ratio < bound:
+            ET.SubElement(test, "failure", message=_clean(_reason(row, bound))).text = _clean(row.match.label)
+    for failure in missing:
+        ET.SubElement(ET.SubElement(suite, "testcase", classname="measured", name=_clean(failure.case.name)), "error", message=failure.reason)
+    for unmatched in comparison.unmatched:
+        test = ET.SubElement(suite, "testcase", classname=_clean(unmatched.against or "references"), name=_clean(unmatched.case.name))
+        ET.SubElement(test, "skipped", message=_clean(unmatched.reason))
+    ET.indent(suite)
+    # ElementTree's own declaration would name the encoding of the platform, not that of the file
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(suite, encoding="unicode") + "\n"
+
+
+def benchmark_json(summaries: Iterable[Summary], conditions: Conditions) -> str:
+    """The means as github-action-benchmark reads them with the tool "customBiggerIsBetter" (https://github.com/benchmark-action/github-action-benchmark).
+
+    A case without a figure is left out: the format has no way to say so, and 0 would be a figure.
+    """
+    entries = [
+        {
+            "name": f"{conditions.gpu}: {summary.case.name}",
+            "unit": "images/sec",
+            "value": summary.mean,
+            **({"range": f"± {summary.ci95:.2f}"} if summary.ci95 is not None else {}),
+            "extra": f"TensorFlow {conditions.tensorflow}, mean of {summary.n}",
+        }
+        for summary in summaries
+        if summary.mean is not None
+    ]
+    return json.dumps(entries, indent=2, ensure_ascii=False) + "\n"
+
+
+def _name(row: Row) -> str:
+    return f"{row.summary.case.name} against {row.reference.row}"
+
+
+def _reason(row: Row, bound: float) -> str:
+    interval = "" if row.ci95 is None else f" ± {row.ci95:.3f}"
+    return f"{row.summary.case.name}: {row.ratio:.3f}{interval} of {row.reference.source} ({row.reference.gpu}), below {bound:g}"
+
+
+def _clean(text: str) -> str:
+    return _NOT_IN_XML.sub("\ufffd", text)
