@@ -68,29 +68,27 @@ def draw(bars: Sequence[Bar], *, title: str, subtitle: Sequence[str]) -> str:
     import altair as alt
 
     shown = bars[:_MOST_BARS]
-    more = [f"The first {len(shown)} of {len(bars)} cases; all are in results.csv."] if len(bars) > len(shown) else []
+    more = f"The first {len(shown)} of {len(bars)} cases; all are in results.csv." if len(bars) > len(shown) else ""
     end = 1.08 * _most(shown)
     base = alt.Chart().encode(y=alt.Y("row:O", axis=None))
     x = alt.X("mean:Q", title="images/sec", scale=alt.Scale(domain=[0, end], nice=False), axis=alt.Axis(tickCount=5, format="~r"))
-    texts = [
-        base.mark_text(align="left", dy=-9, fontSize=13, color="#222222", limit=_WIDTH * 0.62).encode(x=alt.value(0), text="label:N"),
-        base.mark_text(align="right", dy=-9, fontSize=13, fontWeight="bold", color="#222222").encode(x=alt.value(_WIDTH), text="text:N"),
-    ]
-    marks = [
+    layers = [
         base.mark_bar(height=14, yOffset=8, color="#9ecae1").encode(x=x),
         alt.Chart(alt.InlineData(values=_points(shown)))
         .mark_circle(yOffset=8, size=28, color="#d94801", opacity=0.7)
         .encode(y=alt.Y("row:O", axis=None), x="value:Q"),
         base.mark_rule(yOffset=8, strokeWidth=2, color="#08306b").encode(x="low:Q", x2="high:Q"),
+        base.mark_text(align="left", dy=-9, fontSize=13, color="#222222", limit=_WIDTH * 0.62).encode(x=alt.value(0), text="label:N"),
+        base.mark_text(align="right", dy=-9, fontSize=13, fontWeight="bold", color="#222222").encode(x=alt.value(_WIDTH), text="text:N"),
     ]
-    chart = alt.layer(*marks, *texts, data=alt.InlineData(values=[_row(number, bar, end) for number, bar in enumerate(shown)])).properties(
+    chart = alt.layer(*layers, data=alt.InlineData(values=[_row(number, bar, end) for number, bar in enumerate(shown)])).properties(
         width=_WIDTH,
         height=max(1, len(shown)) * _ROW,
         padding=12,
         background="#ffffff",
         title=alt.Title(
             _wrapped(title, _TITLE_CHARACTERS),
-            subtitle=[*(part for line in subtitle for part in _wrapped(line, _SUBTITLE_CHARACTERS)), *more],
+            subtitle=[part for line in (*subtitle, more) for part in _wrapped(line, _SUBTITLE_CHARACTERS)],
             anchor="start",
             fontSize=15,
             subtitleFontSize=12,
