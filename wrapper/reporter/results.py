@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,16 +17,15 @@ from wrapper.runner.sweep import Case
 
 def results_csv(session: Session, trials: Sequence[Trial], report: Report) -> str:
     """A row for each case; a figure that was not measured is an empty cell."""
+    import pandas
+
     totals: dict[Case, list[str]] = {}
     for trial in trials:
         if (value := figure(trial)) is not None:
             totals.setdefault(trial.case, []).append(f"{value:.2f}")
     rows = [_csv_row(session, summary, totals.get(summary.case, []), report.notice) for summary in report.summaries]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(rows[0] if rows else ["notice"])
-    writer.writerows([_csv_cell(value) for value in row.values()] for row in rows)
-    return text.getvalue()
+    table = pandas.DataFrame([{name: _csv_cell(value) for name, value in row.items()} for row in rows], columns=list(rows[0]) if rows else ["notice"])
+    return str(table.to_csv(index=False, lineterminator="\n"))
 
 
 def results_json(session: Session, trials: Sequence[Trial], report: Report) -> str:
@@ -56,7 +53,7 @@ def _json_trial(trial: Trial, report: Report) -> dict[str, Any]:
         "images_per_sec": figure(trial),
         "log": trial.log,
         "log_line": trial.judgement.total_line if figure(trial) is not None else None,
-        "log_sha256": trial.log_sha256,
+        "log_hashes": trial.log_hashes,
         "reason": trial.judgement.reason,
         "remedy": trial.judgement.remedy,
         "warnings": trial.judgement.warnings,

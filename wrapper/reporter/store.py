@@ -48,7 +48,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     header: dict[str, str] = {}
     log: str
     """Standard output log, relative to the report's directory, with forward slashes; the other streams stand beside it."""
-    log_sha256: str = ""
+    log_hashes: dict[str, str] = {}
+    """SHA-256 of each of its files in `logs/`, by file name, as they were when the trial ended."""
     telemetry: dict[str, Any] = {}
     """Summary over the timed window (issue 3); empty where nothing was sampled."""
 
