@@ -111,8 +111,15 @@ def read_line(line: bytes, number: int = 0, *, tolerant: bool = False) -> Event 
         found = dialect.total.search(text)
         if found and complete:
             return Event(kind="total", total=float(found[1]))
-        return Event(kind="malformed_total", value=text[:KEPT_CHARACTERS])
+        return Event(kind="malformed_total", value=readable(text))
     return _read_body(text, number, dialect) or _read_header(text, dialect) if complete else None
+
+
+def readable(text: str) -> str:
+    """One line of foreign text as it can be shown: control characters and terminal colours removed, at most `KEPT_CHARACTERS` long."""
+    printable = "".join(character if character.isprintable() else " " for character in _ANSI.sub("", text))
+    words = " ".join(printable.split())
+    return words if len(words) <= KEPT_CHARACTERS else words[: KEPT_CHARACTERS - 1] + "…"
 
 
 def _read_body(text: str, number: int, dialect: _Dialect) -> Event | None:
@@ -122,7 +129,7 @@ def _read_body(text: str, number: int, dialect: _Dialect) -> Event | None:
     if found := dialect.stage.search(text):
         return Event(kind="stage", key=_STAGE_NAMES[found[1].split(None, 1)[0]])
     if dialect.accuracy.search(text):
-        return Event(kind="accuracy", value=text[:KEPT_CHARACTERS])
+        return Event(kind="accuracy", value=readable(text))
     return None
 
 
@@ -132,5 +139,5 @@ def _read_header(text: str, dialect: _Dialect) -> Event | None:
     if found := dialect.header.search(text):
         # Ranks that share a stream tear each other's lines: "Num batches: 100Num batches: 100".
         torn = _KEY_AGAIN.search(found[2])
-        return None if torn else Event(kind="header", key=found[1], value=found[2][:KEPT_CHARACTERS])
+        return None if torn else Event(kind="header", key=found[1], value=readable(found[2]))
     return None

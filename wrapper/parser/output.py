@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from wrapper.parser.blocks import LONGEST_LINE, file_blocks, line_blocks
 from wrapper.parser.line import STAGES, Event, Step, read_line
 
 __all__ = ["KEPT_STEPS", "Event", "Output", "Step", "parse", "parse_file", "read_line"]
@@ -16,8 +17,6 @@ KEPT_STEPS = 10_000
 KEPT_TOTALS = 1_000
 KEPT_MALFORMED = 10
 
-_BLOCK = 1 << 20
-_LONGEST_LINE = 1 << 16
 _LONGEST_HEADER = 200
 """Lines after `TensorFlow:` in which header lines are looked for when the closing rule does not come."""
 
@@ -58,27 +57,14 @@ def parse(lines: Iterable[bytes], *, tolerant: bool = False) -> Output:
         everything that the log says. Whether to believe it is the verdict's matter.
     """
     reader = _Reader(tolerant)
-    pieces: list[bytes] = []
-    size = 0
-    for piece in lines:
-        pieces.append(piece)
-        size += len(piece)
-        if size >= _BLOCK:
-            reader.feed(b"".join(pieces))
-            pieces, size = [], 0
-    reader.feed(b"".join(pieces))
-    return reader.finish()
+    for block in line_blocks(reader.count(lines)):
+        reader.read(block)
+    return reader.output()
 
 
 def parse_file(path: Path, *, tolerant: bool = False) -> Output:
     """Read a standard output log from disk as `parse` does. Raises OSError where the file can't be read."""
-    return parse(_blocks(path), tolerant=tolerant)
-
-
-def _blocks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            yield block
+    return parse(file_blocks(path), tolerant=tolerant)
 
 
 class _Reader:
@@ -98,31 +84,13 @@ class _Reader:
         self._malformed: list[str] = []
         self._lines = 0
         self._bytes = 0
-        self._rest = b""
-        self._skipping = False
 
-    def feed(self, block: bytes) -> None:
-        """Take the next bytes; the start of an unfinished line is kept for the next call, unless it is too long to be upstream's."""
-        self._bytes += len(block)
-        if self._skipping:
-            end = block.find(b"\n") + 1
-            if not end:
-                return
-            block = block[end:]
-            self._skipping = False
-            self._lines += 1
-        block = self._rest + block
-        cut = block.rfind(b"\n") + 1
-        self._rest = block[cut:]
-        self._read_block(block[:cut])
-        if len(self._rest) > _LONGEST_LINE:
-            self._rest = b""
-            self._skipping = True
+    def count(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            self._bytes += len(piece)
+            yield piece
 
-    def finish(self) -> Output:
-        if self._rest or self._skipping:
-            self._take(self._rest, self._lines + 1)
-            self._lines += 1
+    def output(self) -> Output:
         last = () if self._last_step is None else (self._last_step,)
         return Output(
             header=self._header,
@@ -137,8 +105,12 @@ class _Reader:
             bytes=self._bytes,
         )
 
-    def _read_block(self, block: bytes) -> None:
-        """Read whole lines: all of them inside a header, elsewhere those that hold a marker."""
+    def read(self, block: bytes) -> None:
+        """Read a block of lines: all of them inside a header, elsewhere those that hold a marker."""
+        if not block.endswith(b"\n"):
+            self._lines += 1
+            self._take(block, self._lines)
+            return
         position, number = self._read_header_lines(block, 0, self._lines + 1)
         for start in self._candidates(block):
             if start < position:
@@ -190,7 +162,7 @@ class _Reader:
             found = block.rfind(_STEP_MARKER, 0, start)
 
     def _take(self, line: bytes, number: int) -> None:
-        event = None if len(line) > _LONGEST_LINE else read_line(line, number, tolerant=self._tolerant)
+        event = None if len(line) > LONGEST_LINE else read_line(line, number, tolerant=self._tolerant)
         if event is None:
             return
         if event.kind == "header":

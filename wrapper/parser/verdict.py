@@ -1,8 +1,32 @@
-"""Whether a trial has a valid figure, and if not, the one reason."""
+"""Whether a trial has a valid figure, and if not, the one reason.
+
+The exit code and a credible total decide; text on standard error only explains. In 4,026 finished public runs "OOM" stands 64 times and
+"Error" 178 times, and exit code 0 says nothing about a figure.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+
 import msgspec
+
+from wrapper.parser.agreement import disagreements, last_step, prints_number_of_steps
+from wrapper.parser.failure import error_text, explain, how_it_ended
+from wrapper.parser.line import readable
+from wrapper.parser.output import Output
+from wrapper.parser.remedies import remedy_of
+from wrapper.parser.stderr import StderrSummary
+from wrapper.process import Execution
+from wrapper.runner.sweep import Case
+
+CLOCK_TOLERANCE = 0.05
+"""Relative difference of the total and the last step's running mean from which on it is told; in 4,026 public runs it was at most 0.7 %."""
+ROUNDING = 0.055
+"""images/sec; what `%.1f` and `%.2f` take off at most, which counts on a slow device."""
+POLL_S = 0.25
+"""Upstream 1.5 watches the global step in intervals of this length, and takes its total from them."""
+COARSE = 0.01
 
 
 class Warning(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,3 +50,114 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str = ""
     """What to do next, one sentence."""
     warnings: tuple[Warning, ...] = ()
+
+
+def judge(
+    *,
+    case: Case,
+    execution: Execution,
+    output: Output,
+    stderr: StderrSummary,
+    release_minor: str | None = None,
+    seen_on_devices: frozenset[int] | None = None,
+) -> Judgement:
+    """Decide on a single-process trial.
+
+    Args:
+        case: what was asked for.
+        execution: how the process ran and ended.
+        output: its standard output, read strictly.
+        stderr: its standard error.
+        release_minor: TensorFlow's release as "major.minor", to hold against the header; None where it is not known.
+        seen_on_devices: GPUs on which NVML saw the process tree compute; None where that was not sampled.
+
+    Returns:
+        "ok" with the figure in images/sec and what to know beside it, or one of the keys of `REMEDIES` with the line or reading that decided.
+    """
+    problem = _total_problem(output)
+    if problem:
+        # Where the process did not end cleanly, that is the reason, and not what is missing because of it.
+        problem = explain(execution, output, stderr) or _explain_missing(problem, stderr)
+    elif different := disagreements(case, output, release_minor):
+        problem = "disagrees", "; ".join(map(str, different))
+    elif case.device == "gpu":
+        problem = _device_problem(case, stderr, seen_on_devices)
+    if problem is None and execution.error:
+        problem = "failed", execution.error
+    if problem:
+        verdict, reason = problem
+        return Judgement(verdict=verdict, reason=readable(reason), remedy=remedy_of(verdict, case))
+    return Judgement(
+        verdict="ok",
+        images_per_sec=output.totals[0],
+        total_line=output.total_lines[0],
+        reason=f"total images/sec: {output.totals[0]:.2f}",
+        warnings=tuple(_warnings(case, execution, output, stderr)),
+    )
+
+
+def _total_problem(output: Output) -> tuple[str, str] | None:
+    """What keeps the total from being credible, by standard output alone."""
+    if output.malformed_totals:
+        return "bogus_total", f"not a whole line of upstream's: {output.malformed_totals[0]}"
+    if not output.totals:
+        return "no_total", f"no total, stage reached: {output.stage}"
+    if len(output.totals) > 1:
+        return "bogus_total", f"{len(output.totals)} totals from one process, at lines {output.total_lines[0]}, {output.total_lines[1]}"
+    total, line = output.totals[0], output.total_lines[0]
+    if not math.isfinite(total) or total <= 0:
+        return "bogus_total", f"total images/sec: {total:.2f}"
+    if "Model" not in output.header:
+        return "bogus_total", f"total images/sec: {total:.2f} without a header block"
+    if output.step_header_line is None or output.step_header_line > line or not output.steps:
+        return "bogus_total", f"total images/sec: {total:.2f} without step lines before it: the timed loop did not run as asked"
+    return None
+
+
+def _explain_missing(problem: tuple[str, str], stderr: StderrSummary) -> tuple[str, str]:
+    verdict, reason = problem
+    error = error_text(stderr) if verdict == "no_total" else ""
+    return verdict, f"{reason}; {error}" if error else reason
+
+
+def _device_problem(case: Case, stderr: StderrSummary, seen_on_devices: frozenset[int] | None) -> tuple[str, str] | None:
+    """Whether there is proof of as many GPUs as asked for.
+
+    With upstream's soft placement what does not find its GPU runs elsewhere in silence. TensorFlow opens every GPU that it may see, so its lines can
+    show that there were too few; where they are missing, NVML's sight of the process tree is the proof.
+    """
+    opened = {gpu.index for gpu in stderr.gpus} or set(stderr.candidate_gpus)
+    proof, witness = (opened, "TensorFlow opened") if opened else (seen_on_devices or frozenset(), "the process was seen on")
+    if not proof:
+        lack = stderr.hits.get("no_gpu") or stderr.hits.get("gpu_architecture") or stderr.hits.get("driver")
+        return (
+            "wrong_device",
+            lack.text if lack else "GPU asked for, but no line of TensorFlow's about a GPU that it opened, and no process seen on one",
+        )
+    if len(proof) < case.devices:
+        return "device_count", f"{case.devices} GPUs asked for, {witness} {len(proof)}: {sorted(proof)}"
+    return None
+
+
+def _warnings(case: Case, execution: Execution, output: Output, stderr: StderrSummary) -> Iterator[Warning]:
+    if execution.exit_code != 0 or execution.ended_by != "exit":
+        yield Warning(kind="unclean_exit", detail=f"{how_it_ended(execution)}, after the total was printed")
+    lost = next((step for step in output.steps if step.loss is not None and not math.isfinite(step.loss)), None)
+    if lost is not None:
+        yield Warning(kind="nan_loss", detail=f"the loss is {lost.loss} at step {lost.step}: the speed is valid, the training is not")
+    if pressure := stderr.hits.get("memory_pressure") or stderr.hits.get("out_of_memory"):
+        yield Warning(kind="memory_pressure", detail=pressure.text)
+    yield from _clock_warnings(case, output)
+
+
+def _clock_warnings(case: Case, output: Output) -> Iterator[Warning]:
+    total, last = output.totals[0], last_step(output)
+    # A running mean that covers little of the run says nothing about the total: a short run may show step 1 alone.
+    if last and 2 * last.step >= case.steps and abs(total - last.images_per_sec) > CLOCK_TOLERANCE * last.images_per_sec + ROUNDING:
+        figures = f"total {total:.2f} images/sec, mean of the steps {last.images_per_sec:.1f}"
+        yield Warning(kind="clock_disagrees", detail=f"{figures}: the total also counts what happens between the steps, such as checkpoints")
+    resolution = POLL_S * total / (case.steps * case.global_batch_size)
+    if not prints_number_of_steps(output) and resolution > COARSE:
+        yield Warning(
+            kind="coarse_total", detail=f"upstream 1.5 times in intervals of {POLL_S} s: this short a run is known to {resolution:.0%} only"
+        )
