@@ -1,10 +1,12 @@
 """What run_all.py and run_tests.py share: the wrapper's own virtual environment, and starting in it.
 
-This runs before anything is installed, in whatever Python the user has: the standard library of Python 3.6 alone.
+This runs before anything is installed, in whatever Python the user has: the standard library of Python 3.6 alone. It runs at every start, too, so
+what only the making of the environment needs is imported there.
 
-The environment is `.venv/` in the project. Three files of ours are in it: `tfcnn.lock` (one start at a time makes it), `install.log` (what pip said)
-and, written last, `ready` (with `ready-test` for the tests' packages), which holds all that the environment depends on. Where that differs from what
-it should be (another Python, a changed setup.py, a moved project, an installation that was broken off), the environment is made anew.
+The environment is `.venv/` in the project. These files of ours are in it: `tfcnn.lock` (one start at a time makes it), `tfcnn.use` (locked by all
+that use it, so that it is not made anew under a running sweep), `install.log` (what pip said) and, written last, `ready` (with `ready-test` for the
+tests' packages), which holds all that the environment depends on. Where that differs from what it should be (another Python, a changed setup.py, a
+moved project, an installation that was broken off), the environment is made anew.
 """
 
 import contextlib
@@ -12,14 +14,14 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
-from typing import IO, Dict, Iterator, List, Optional
+from typing import IO, Dict, List, Optional
+
+from _pythons import OLDEST, find_python
 
 PROJECT = Path(__file__).resolve().parent.parent
 VENV = PROJECT / ".venv"
 PYTHON = VENV / "Scripts" / "python.exe" if sys.platform == "win32" else VENV / "bin" / "python"
-LOCK, LOG = VENV / "tfcnn.lock", VENV / "install.log"
-OLDEST, NEWEST = (3, 11), (3, 14)
-"""The Pythons looked for by name; the first is what setup.py asks for."""
+LOCK, USE, LOG = VENV / "tfcnn.lock", VENV / "tfcnn.use", VENV / "install.log"
 
 INTERRUPTED = 130
 CHOOSES_ENVIRONMENT = ("--python", "--tensorflow", "--demo", "--resume", "--help", "-h")
@@ -62,29 +64,32 @@ def make_environment(extra: str) -> str:
     Raises:
         SystemExit: it can't be made; with what to do, as one paragraph.
     """
-    if _is_ready("") and _is_ready(extra):
-        return str(PYTHON)
-    if VENV.exists() and not LOCK.exists() and any(VENV.iterdir()):
-        raise SystemExit("tfcnn: %s is in the way: it was not made by this script. Rename or remove it, and start again." % VENV)
-    VENV.mkdir(exist_ok=True)
-    with LOCK.open("a") as lock:
-        _lock(lock)
+    if not (_is_ready("") and _is_ready(extra)):
+        if VENV.exists() and not LOCK.exists() and any(VENV.iterdir()):
+            raise SystemExit("tfcnn: %s is in the way: it was not made by this script. Rename or remove it, and start again." % VENV)
         try:
-            _make(extra)
+            VENV.mkdir(exist_ok=True)
+            with LOCK.open("a") as lock:
+                _lock(lock, "makes")
+                _make(extra)
         except OSError as error:
             raise SystemExit("tfcnn: cannot make %s: %s. Remove that folder, and start again." % (VENV, error)) from error
         except KeyboardInterrupt:
             _say("interrupted; the next start makes the environment anew")
             raise SystemExit(INTERRUPTED) from None
+    _hold()
     return str(PYTHON)
 
 
 def _make(extra: str) -> None:
     if not _is_ready(""):
-        base = _find_python()
-        _say("making the wrapper's own environment (once, about a minute) ...")
-        _empty()
-        _install([base, "-I", "-m", "venv", str(VENV)])
+        started = str(getattr(sys, "_base_executable", sys.executable)) if _in_own_environment() else sys.executable
+        base = find_python(started, _environment())
+        with USE.open("a") as use:
+            _lock(use, "uses")
+            _say("making the wrapper's own environment (once, about a minute) ...")
+            _empty()
+            _install([base, "-I", "-m", "venv", str(VENV)])
     elif _is_ready(extra):
         return  # made by another start, while this one waited for the lock
     else:
@@ -105,7 +110,7 @@ def _is_ready(extra: str) -> bool:
     if not PYTHON.exists():  # also where it is a link to a Python that has been removed
         return False
     # a starting Python that can't be used for the environment has no say in which one it should be
-    version = _version(sys.version_info[:2]) if _can_make_environments() else _version_of_environment()
+    version = "%d.%d" % sys.version_info[:2] if _can_make_environments() else _version_of_environment()
     try:
         return _marker(extra).read_text(encoding="utf-8", errors="surrogateescape") == _key(version)
     except OSError:
@@ -121,10 +126,6 @@ def _key(version: str) -> str:
     return "Python %s\nproject %s\n%s" % (version, PROJECT, setup)
 
 
-def _version(version: "tuple[int, ...]") -> str:
-    return "%d.%d" % version
-
-
 def _version_of_environment() -> str:
     """Major and minor version of the environment's Python, from `pyvenv.cfg`."""
     try:
@@ -136,11 +137,11 @@ def _version_of_environment() -> str:
 
 
 def _empty() -> None:
-    """Remove whatever is in the environment but the lock, the marker first."""
+    """Remove whatever is in the environment but the locks, the marker first."""
     import shutil
 
     for path in sorted(VENV.iterdir(), key=lambda path: not path.name.startswith("ready")):
-        if path == LOCK:
+        if path in (LOCK, USE):
             continue
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(str(path))
@@ -168,7 +169,7 @@ def _environment() -> Dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in dropped}
 
 
-def _lock(lock: IO[str]) -> None:
+def _lock(lock: IO[str], deed: str) -> None:
     """Hold `lock` until it is closed; wait for whoever has it."""
     if sys.platform == "win32":
         import msvcrt
@@ -180,72 +181,26 @@ def _lock(lock: IO[str]) -> None:
     else:
         import fcntl
 
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say("waiting for another start that %s the wrapper's own environment ..." % deed)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+
+
+def _hold() -> None:
+    """Keep the environment as it is while this process, or the program that it becomes, runs. Windows does so for a program in use by itself."""
+    if sys.platform != "win32":
+        import fcntl
+
+        with contextlib.suppress(OSError):  # a file system without locks
+            held = os.open(str(USE), os.O_RDONLY)  # closed by the end of the process
+            os.set_inheritable(held, True)
+            fcntl.flock(held, fcntl.LOCK_SH)
 
 
 def _in_own_environment() -> bool:
     return Path(sys.prefix).resolve() == VENV.resolve()
-
-
-def _find_python() -> str:
-    """A Python that the wrapper runs in: the starting one if it can, else another of this machine.
-
-    Raises:
-        SystemExit: there is none; with what to install.
-    """
-    started = str(getattr(sys, "_base_executable", sys.executable)) if _in_own_environment() else sys.executable
-    for candidate in _candidates(started):
-        python = _probe(candidate)
-        if python is not None:
-            return python
-    version = _version(sys.version_info[:2] if sys.version_info[:2] >= OLDEST else OLDEST)
-    raise SystemExit(
-        "tfcnn: no Python %s or later with the modules venv and ensurepip was found (this is %s). Install one: from python.org, with pyenv or conda,"
-        " or on Debian and Ubuntu: apt install python%s-venv" % (_version(OLDEST), _version(sys.version_info[:2]), version)
-    )
-
-
-def _candidates(started: str) -> Iterator[List[str]]:
-    yield [started]
-    for minor in range(NEWEST[1], OLDEST[1] - 1, -1):
-        yield ["python3.%d" % minor]
-    yield ["python3"]
-    if sys.platform == "win32":
-        yield ["py", "-3"]
-    program = "python.exe" if sys.platform == "win32" else "bin/python"
-    pyenv = Path(os.environ.get("PYENV_ROOT", str(Path.home() / ".pyenv" / ("pyenv-win" if sys.platform == "win32" else ""))))
-    for version in sorted((pyenv / "versions").glob("3.1*"), key=_by_version, reverse=True):
-        yield [str(version / program)]
-    for environment in _conda_environments():
-        yield [str(environment / program)]
-
-
-def _by_version(path: Path) -> List[int]:
-    return [int(part) for part in path.name.split(".") if part.isdigit()]
-
-
-def _conda_environments() -> Iterator[Path]:
-    conda = os.environ.get("CONDA_EXE")
-    if conda:
-        yield Path(conda).parent.parent
-    known = Path.home() / ".conda" / "environments.txt"  # kept by conda itself
-    if known.exists():
-        for line in known.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
-            yield Path(line.strip())
-
-
-def _probe(command: List[str]) -> Optional[str]:
-    """The interpreter's own path, if it is one that the wrapper runs in."""
-    import subprocess
-
-    code = "import sys, venv, ensurepip; sys.exit('too old') if sys.version_info < %r else print(sys.executable)" % (OLDEST,)
-    try:
-        output = subprocess.check_output(
-            [*command, "-I", "-c", code], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=_environment(), timeout=30
-        )
-    except (OSError, subprocess.SubprocessError):  # absent, a shim of nothing, too old, or without venv
-        return None
-    return os.fsdecode(output.strip())
 
 
 def _own_tensorflow(arguments: List[str]) -> List[str]:

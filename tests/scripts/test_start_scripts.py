@@ -161,6 +161,24 @@ def test_an_environment_that_no_longer_fits_is_made_anew(made: Path, tmp_path: P
         kept.replace(made / file)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows keeps a program that is in use by itself")
+def test_an_environment_in_use_is_not_made_anew(made: Path) -> None:
+    command = [BARE, str(made / "scripts" / "run_all.py")]
+    setup = (made / "setup.py").read_text(encoding="utf-8")
+    with subprocess.Popen([*command, "--hang"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as user:
+        assert user.stdout is not None
+        assert user.stdout.readline() == b"hanging\n"
+        (made / "setup.py").write_text("# changed", encoding="utf-8")
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as maker:
+            assert maker.stderr is not None
+            assert maker.stderr.readline() == "tfcnn: waiting for another start that uses the wrapper's own environment ...\n"
+            maker.send_signal(signal.SIGINT)
+            assert maker.wait(timeout=10) == 130
+        user.kill()
+    (made / "setup.py").write_text(setup, encoding="utf-8")
+    assert start(made).stderr == ""
+
+
 def test_another_python_makes_it_anew(made: Path) -> None:
     marker = made / ".venv" / "ready"
     content = marker.read_text(encoding="utf-8")
@@ -231,7 +249,7 @@ def test_python_3_6_finds_a_newer_one_among_pyenvs(made: Path, tmp_path: Path) -
     versions.mkdir(parents=True)
     (versions / "3.12.99").symlink_to(tmp_path)  # no Python in it
     (versions / "3.11.0").symlink_to(Path(sys.base_prefix))
-    code = f"import sys; sys.path.insert(0, {str(made / 'scripts')!r}); import _start; print(_start._find_python())"
+    code = f"import sys; sys.path.insert(0, {str(made / 'scripts')!r}); import os, _pythons; print(_pythons.find_python(sys.executable, dict(os.environ)))"
     environment = {**os.environ, **no_other_python(tmp_path), "PYENV_ROOT": str(tmp_path / "pyenv")}
     found = subprocess.run([pyenv("3.6"), "-c", code], capture_output=True, text=True, check=True, env=environment).stdout.strip()
     assert Path(found).samefile(BARE)
@@ -311,3 +329,24 @@ def test_one_failure_fails_the_whole_but_the_rest_still_runs(stand_in_tools: Pat
     assert result.returncode == 1
     assert len(result.stdout.splitlines()) == 5
     assert f"failed: {tool}" in result.stderr
+
+
+# the real thing
+
+
+@pytest.mark.real
+def test_on_a_fresh_clone_the_start_scripts_are_enough(tmp_path: Path) -> None:
+    if not (PROJECT / ".git").exists():
+        pytest.skip("the project is not a git checkout here")
+    project = tmp_path / "ein frischer Klön"
+    subprocess.run(["git", "clone", "--quiet", str(PROJECT), str(project)], check=True)
+    result = start(project, "--no-lint", "tests/test_process.py", "-k", "variables", script="run_tests", cwd=tmp_path)
+    if "could not be made" in result.stderr:
+        pytest.skip(f"the packages can't be reached: {result.stderr[-300:]}")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert " passed" in result.stdout.splitlines()[-1]
+    usage = start(project, "--help", cwd=tmp_path)
+    assert usage.stdout.startswith("usage: tfcnn run")
+    assert usage.stderr == ""
+    status = subprocess.run(["git", "-C", str(project), "status", "--porcelain"], check=True, capture_output=True, text=True)
+    assert status.stdout == ""
