@@ -153,6 +153,9 @@ def test_stage_line(text: bytes, stage: str) -> None:
         b"total images/sec: 130.05W1130 20:16:45.388760 140433933665600 deprecation.py:50]\n",
         b"total images/sec: 130.05.\n",
         "total images/sec: ١٣٠.٠٥\n".encode(),
+        b"total images/sec: 7130.05\n55.12\n",  # another stream's line "130.05" fell into it
+        b"total images/sec: 130.05\n755.12",
+        b"total images/sec: 7130.05 4\n",
     ],
 )
 @pytest.mark.parametrize("tolerant", [False, True], ids=["strict", "tolerant"])
@@ -229,6 +232,8 @@ def test_many_steps_keep_the_first_and_the_last() -> None:
 def test_endless_totals_and_garbage_are_bounded() -> None:
     output = parse([b"total images/sec: 1.00\ntotal images/sec: 1,00\n" * 5000])
     assert (len(output.totals), len(output.malformed_totals)) == (1000, 10)
+    output = parse([b"total images/sec: 1.00\n1\n" * 5000])
+    assert (len(output.totals), len(output.malformed_totals)) == (0, 10)
 
 
 @pytest.mark.parametrize("junk", [b"images/sec: ", b"Img/sec", b"\x1b[", b"total images/sec", b" ", b"1", b"1 ", b"Model: ", b"\xff"])

@@ -69,4 +69,4 @@ def test_endless_junk_takes_little_memory_and_time(junk: bytes) -> None:
     summarise_stderr([pieces[0][:500_000]] * 4)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 20_000_000
+    assert peak < 40_000_000

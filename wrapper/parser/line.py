@@ -74,7 +74,7 @@ _STRICT = _Dialect(
     accuracy=re.compile(rf"^{_ACCURACY}", re.ASCII),
 )
 _TOLERANT = _Dialect(
-    total=re.compile(rf"\b{_TOTAL}(?![\w.,])", re.ASCII),
+    total=re.compile(rf"\b{_TOTAL}(?:[\t ]+\d{{10}})?\Z", re.ASCII),
     step=re.compile(rf"(?<![\d.,])(\d{{1,18}})[\t ]+images/sec: {_RATE} \+/- {_RATE} \(jitter = {_RATE}\)(?:[\t ]+{_LOSS}(?![\d.,]))?", re.ASCII),
     header=re.compile(rf"(?:^|[\s:|])({_KEYS}): +(\S.*)\Z", re.ASCII),
     batch_size=re.compile(rf"(?:^|[\s:|]){_BATCH_SIZE}\Z", re.ASCII),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -23,6 +24,9 @@ _LONGEST_HEADER = 200
 # Only lines that hold one of these are decoded, outside of a header: it is what makes reading fast.
 _MARKERS = (b"TensorFlow:  ", b"Generating ", b"Initializing graph", b"Running warm up", b"Img/sec", b" @ 1 = ", b"total images/sec")
 _STEP_MARKER = b"images/sec: "
+
+# What is left of a total whose line another stream's line, perhaps itself a number, fell into.
+_TORN_OFF = re.compile(rb"\A[\d.,]+[\s`]*\Z")
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +86,7 @@ class _Reader:
         self._step_header_line: int | None = None
         self._accuracy_line: int | None = None
         self._malformed: list[str] = []
+        self._line_after_total = 0
         self._lines = 0
         self._bytes = 0
 
@@ -106,27 +111,27 @@ class _Reader:
         )
 
     def read(self, block: bytes) -> None:
-        """Read a block of lines: all of them inside a header, elsewhere those that hold a marker."""
+        """Read a block of lines: all of them inside a header and the one after a total, elsewhere those that hold a marker."""
         if not block.endswith(b"\n"):
             self._lines += 1
             self._take(block, self._lines)
             return
-        position, number = self._read_header_lines(block, 0, self._lines + 1)
+        position, number = self._read_on(block, 0, self._lines + 1)
         for start in self._candidates(block):
             if start < position:
                 continue
             number += block.count(b"\n", position, start)
             end = block.index(b"\n", start) + 1
             self._take(block[start:end], number)
-            position, number = self._read_header_lines(block, end, number + 1)
+            position, number = self._read_on(block, end, number + 1)
         self._lines = number - 1 + block.count(b"\n", position)
 
-    def _read_header_lines(self, block: bytes, position: int, number: int) -> tuple[int, int]:
-        """Read line by line while in a header. Returns where and at which line number it stopped."""
-        while self._header_lines_left and position < len(block):
+    def _read_on(self, block: bytes, position: int, number: int) -> tuple[int, int]:
+        """Read line by line while in a header or after a total. Returns where and at which line number it stopped."""
+        while (self._header_lines_left or number == self._line_after_total) and position < len(block):
             end = block.index(b"\n", position) + 1
             line = block[position:end]
-            self._header_lines_left -= 1
+            self._header_lines_left = max(self._header_lines_left - 1, 0)
             if line.rstrip(b"\r\n`").endswith(b"=========="):
                 self._header_lines_left = 0
             self._take(line, number)
@@ -162,6 +167,8 @@ class _Reader:
             found = block.rfind(_STEP_MARKER, 0, start)
 
     def _take(self, line: bytes, number: int) -> None:
+        if number == self._line_after_total and _TORN_OFF.match(line):
+            self._withdraw_total(line)
         event = None if len(line) > LONGEST_LINE else read_line(line, number, tolerant=self._tolerant)
         if event is None:
             return
@@ -176,10 +183,7 @@ class _Reader:
         elif event.kind == "accuracy":
             self._accuracy_line = self._accuracy_line or number
         elif event.total is not None:
-            self._reach("total")
-            if len(self._totals) < KEPT_TOTALS:
-                self._totals.append(event.total)
-                self._total_lines.append(number)
+            self._take_total(event.total, number)
         elif len(self._malformed) < KEPT_MALFORMED:
             self._malformed.append(event.value)
 
@@ -195,6 +199,19 @@ class _Reader:
             self._steps.append(step)
         else:
             self._last_step = step
+
+    def _take_total(self, total: float, number: int) -> None:
+        self._reach("total")
+        if len(self._totals) < KEPT_TOTALS:
+            self._totals.append(total)
+            self._total_lines.append(number)
+            self._line_after_total = number + 1
+
+    def _withdraw_total(self, torn_off: bytes) -> None:
+        self._total_lines.pop()
+        total = self._totals.pop()
+        if len(self._malformed) < KEPT_MALFORMED:
+            self._malformed.append(f"total images/sec: {total:.2f}, torn off: {torn_off.decode().strip()[:20]}")
 
     def _reach(self, stage: str) -> None:
         self._stage = max(self._stage, STAGES.index(stage))
