@@ -249,7 +249,8 @@ def test_python_3_6_finds_a_newer_one_among_pyenvs(made: Path, tmp_path: Path) -
     versions.mkdir(parents=True)
     (versions / "3.12.99").symlink_to(tmp_path)  # no Python in it
     (versions / "3.11.0").symlink_to(Path(sys.base_prefix))
-    code = f"import sys; sys.path.insert(0, {str(made / 'scripts')!r}); import os, _pythons; print(_pythons.find_python(sys.executable, dict(os.environ)))"
+    code = f"import os, sys; sys.path.insert(0, {str(made / 'scripts')!r}); import _pythons\n"
+    code += "print(_pythons.find_python(sys.executable, dict(os.environ)))"
     environment = {**os.environ, **no_other_python(tmp_path), "PYENV_ROOT": str(tmp_path / "pyenv")}
     found = subprocess.run([pyenv("3.6"), "-c", code], capture_output=True, text=True, check=True, env=environment).stdout.strip()
     assert Path(found).samefile(BARE)
