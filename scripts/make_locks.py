@@ -7,7 +7,6 @@ proven one on. A lock holds hashes and no address, so that a mirror serves as we
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 from pathlib import Path
 
@@ -33,7 +32,7 @@ def compile_lock(release: Release, device: str, minor: str, interpreter: Interpr
         captured = run_uv(["pip", "compile", *how, f"--python={interpreter.path}", str(wanted), f"--output-file={lock}"])
         if captured.exit_code != 0:
             return "", captured.stderr
-        command = " ".join(["uv pip compile", *how]).replace(f"{LOCKS}{os.sep}", "")
+        command = " ".join(["uv pip compile", *how])
         header = f"# {', '.join(release.requirements(device))}. Made by scripts/make_locks.py with\n# {command}\n"
         return header + lock.read_text(encoding="utf-8"), ""
 

@@ -8,12 +8,12 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 import msgspec
 
-from wrapper.bootstrapper.inspection import Inspection, SeenDevice, inspect
+from wrapper.bootstrapper.inspection import PROGRAMS, PYTHON, Environment, SeenDevice, fit_to_release, inspect, use_environment
 from wrapper.bootstrapper.pythons import Interpreter, choose_python, newest_servable, search_path
 from wrapper.bootstrapper.release import Release
 from wrapper.errors import FatalError
@@ -44,33 +44,8 @@ CPU_OVERRIDES = "tensorflow-cpu-overrides.txt"
 """In the directory of the locks: keeps the package tensorflow out where tensorflow-cpu is in."""
 BUILD_TOOLS_DATE = "2024-06-01"
 """setuptools of this day still has pkg_resources, which TensorFlow 1 and the packages of its time import."""
-PROGRAMS = "Scripts" if sys.platform == "win32" else "bin"
-PYTHON = "python.exe" if sys.platform == "win32" else "python"
 
 Say = Callable[[str], None]
-
-
-class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """An interpreter with TensorFlow in it, checked by importing it."""
-
-    kind: str
-    """"locked" (made by us), "given" (named by the user) or "demo"."""
-    path: str
-    """The environment's directory (sys.prefix), absolute."""
-    python: str
-    """The interpreter, absolute."""
-    python_version: str
-    tensorflow: str
-    """As TensorFlow says it."""
-    packages: dict[str, str] = {}
-    """Installed distributions and their versions."""
-    devices: tuple[SeenDevice, ...] = ()
-    variables: dict[str, str] = {}
-    """Environment variables that a trial in it needs."""
-    cuda_built: str | None = None
-    """The CUDA version that TensorFlow was built for, where it says so; None for a CPU build."""
-    diagnosis: tuple[str, ...] = ()
-    """What TensorFlow said on standard error about devices that it could not use, e.g. a missing library."""
 
 
 class _ListedPython(msgspec.Struct, frozen=True):
@@ -89,7 +64,7 @@ def find_pythons() -> tuple[Interpreter, ...]:
     Looked for on PATH, behind pyenv's shims, in conda's environments, among those that uv installed, and on Windows in the registry (py launcher).
     """
     path = os.pathsep.join(search_path(os.environ, Path.home(), programs="" if sys.platform == "win32" else "bin"))
-    captured = run_uv(["python", "list", "--only-installed", "--output-format", "json"], {"PATH": path})
+    captured = run_uv(["python", "list", "--only-installed", "--output-format", "json"], variables={"PATH": path})
     if captured.exit_code != 0:
         raise FatalError(
             f"uv could not list this machine's Pythons: {_tail(captured.stderr)}", "Name an environment that has TensorFlow with --python PATH"
@@ -140,54 +115,24 @@ def make_environment(
         FatalError: no fitting Python, no network, a full disk, a package that is not what the lock says, a TensorFlow that does not import. Nothing
             half-made is left.
     """
-    from filelock import FileLock
-
     made = _find_made(release, device, vendor, locks)
+    if made and device == "gpu":  # a driver may have come or gone since
+        say(f"asking TensorFlow {release.tensorflow} for its devices")
+        return _inspect_locked(Path(made.python), device, release)
     if made:
         return made
     interpreter = choose_python(release, find_pythons() if pythons is None else pythons)
     directory = _directory(release, device, interpreter.minor, vendor, locks)
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(directory.with_name(f".{directory.name}.lock")):
+        with _exclusive(directory.with_name(f".{directory.name}.lock"), say):
             return _find_made(release, device, vendor, locks) or _make(release, device, interpreter, directory, locks, say)
     except OSError as error:
         raise FatalError(f"the environment {directory} can't be made: {error}", "Mend that and start again") from error
 
 
-def use_environment(python: str, *, device: str) -> Environment:
-    """An environment that the user names, checked like one of ours and never installed into.
-
-    Args:
-        python: an interpreter, an environment's directory, or a command.
-        device: "cpu" hides the GPUs during the check, "gpu" shows them.
-
-    Raises:
-        FatalError: not there, not a Python, without TensorFlow, or with one that does not import.
-    """
-    interpreter = _locate(python)
-    seen = inspect(str(interpreter), device=device, variables=scrubbed_environment(os.environ, {}, keep_pythonpath=True))
-    return _environment("given", interpreter, seen, {})
-
-
-def fit_to_release(environment: Environment, release: Release) -> Environment:
-    """A given environment with the variables that the release's trials need.
-
-    Raises:
-        FatalError: it lacks a package that upstream needs beside TensorFlow (tf-keras, from TensorFlow 2.16 on).
-    """
-    installed = {name.lower().replace("_", "-") for name in environment.packages}
-    missing = [each for each in release.constraints if each.startswith("tf-keras") and "tf-keras" not in installed]
-    if missing:
-        raise FatalError(
-            f"{environment.python} has TensorFlow {environment.tensorflow} without tf-keras, and upstream does not run without it",
-            f'Install it there: "{environment.python}" -m pip install "{missing[0]}"',
-        )
-    return msgspec.structs.replace(environment, variables=release.environment)
-
-
-def resolution_options(release: Release, device: str, *, locks: Path = LOCKS) -> list[str]:
-    """The options that make uv resolve a release as of its date.
+def resolution_options(release: Release, device: str) -> list[str]:
+    """The options that make uv, started in the directory of the locks, resolve a release as of its date.
 
     TensorFlow itself is exempt: a sibling patch may be younger than the row's date. So are the tools that build old source packages: those of
     that time don't work with uv, those of today no longer build them.
@@ -195,29 +140,30 @@ def resolution_options(release: Release, device: str, *, locks: Path = LOCKS) ->
     tensorflow = re.sub(r"\[.*", "", release.package(device))
     exempt = [(tensorflow, "2100-01-01"), ("setuptools", BUILD_TOOLS_DATE), ("wheel", BUILD_TOOLS_DATE)]
     dates = [f"--exclude-newer={release.cutoff}", *(f"--exclude-newer-package={name}={date}" for name, date in exempt)]
-    overrides = [f"--overrides={locks / CPU_OVERRIDES}"] if tensorflow == "tensorflow-cpu" else []
-    return [*dates, f"--build-constraints={locks / BUILD_TOOLS}", *overrides]
+    overrides = [f"--overrides={CPU_OVERRIDES}"] if tensorflow == "tensorflow-cpu" else []
+    return [*dates, f"--build-constraints={BUILD_TOOLS}", *overrides]
 
 
-def run_uv(arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> Captured:
+def run_uv(arguments: Sequence[str], *, cwd: Path = LOCKS, variables: Mapping[str, str] | None = None) -> Captured:
     """Run uv without its progress bars. What it was configured with (UV_*, uv.toml: a mirror of the package index) holds.
 
-    Python is never downloaded: what is found is used, and what is missing is said. The wrapper's own environment is left out of it.
+    Python is never downloaded: what is found is used, and what is missing is said. The wrapper's own environment is left out of it, and so is the
+    user's current directory, whose pyproject.toml may hold settings for uv.
     """
     from uv import find_uv_bin
 
     settings = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "NO_COLOR": "1", **(variables or {})}
     environment = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME")}
-    return run_captured([find_uv_bin(), *arguments], environment={**environment, **settings}, time_limit_s=INSTALL_LIMIT_S)
+    return run_captured([find_uv_bin(), *arguments], cwd=cwd, environment={**environment, **settings}, time_limit_s=INSTALL_LIMIT_S)
 
 
-def _lock(release: Release, device: str, locks: Path) -> Path:
-    return locks / f"{release.tensorflow}-{device}.txt"
+def _lock(release: Release, device: str) -> str:
+    return f"{release.tensorflow}-{device}.txt"
 
 
 def _directory(release: Release, device: str, minor: str, vendor: Path, locks: Path) -> Path:
     """Named by all that decides what is in it: another row or lock is another environment, and the old one stays as it is."""
-    lock = _lock(release, device, locks).read_bytes() if release.verified else str(release.cutoff).encode()
+    lock = (locks / _lock(release, device)).read_bytes() if release.verified else str(release.cutoff).encode()
     row = msgspec.json.encode((release.requirements(device), release.environment))
     digest = hashlib.sha256(b"\0".join((row, lock, (locks / BUILD_TOOLS).read_bytes()))).hexdigest()[:10]
     return vendor.resolve() / "environments" / f"{release.tensorflow}-{device}-py{minor}-{digest}"
@@ -233,18 +179,27 @@ def _find_made(release: Release, device: str, vendor: Path, locks: Path) -> Envi
     return None
 
 
+def _exclusive(path: Path, say: Say) -> AbstractContextManager[object]:
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path)
+    try:
+        return lock.acquire(blocking=False)
+    except Timeout:
+        say("another process is making this environment; waiting for it")
+        return lock.acquire()
+
+
 def _make(release: Release, device: str, interpreter: Interpreter, directory: Path, locks: Path, say: Say) -> Environment:
     _remove(directory)
-    say(
-        f"making the environment for TensorFlow {release.tensorflow} ({device.upper()}, Python {interpreter.version}); this downloads what is not cached"
-    )
+    say(f"making the environment for TensorFlow {release.tensorflow} on Python {interpreter.version}, downloading what is not cached")
     try:
-        _check(run_uv(["venv", "--no-project", "--no-config", "--python", interpreter.path, str(directory)]), f"making {directory}")
+        _check(run_uv(["venv", "--no-project", "--python", interpreter.path, str(directory)], cwd=locks), f"making {directory}")
         python = directory / PROGRAMS / PYTHON
         _install(release, device, python, locks)
+        _compile(python, directory)
         say(f"importing TensorFlow {release.tensorflow} and looking at its devices")
-        variables = scrubbed_environment(os.environ, release.environment, keep_pythonpath=False)
-        environment = _environment("locked", python, inspect(str(python), device=device, variables=variables), release.environment)
+        environment = _inspect_locked(python, device, release)
         temporary = directory / f"{MARKER}.new"
         temporary.write_bytes(msgspec.json.format(msgspec.json.encode(environment)))
         temporary.replace(directory / MARKER)
@@ -254,13 +209,27 @@ def _make(release: Release, device: str, interpreter: Interpreter, directory: Pa
             _remove(directory)
 
 
+def _inspect_locked(python: Path, device: str, release: Release) -> Environment:
+    inherited = scrubbed_environment(os.environ, {}, keep_pythonpath=False)
+    return inspect(python, kind="locked", device=device, inherited=inherited, variables=release.environment)
+
+
 def _install(release: Release, device: str, python: Path, locks: Path) -> None:
     what = f"installing TensorFlow {release.tensorflow}"
     if release.verified:
-        wanted = ["--require-hashes", "--no-deps", f"--build-constraints={locks / BUILD_TOOLS}", "-r", str(_lock(release, device, locks))]
+        wanted = ["--require-hashes", "--no-deps", f"--build-constraints={BUILD_TOOLS}", "--requirements", _lock(release, device)]
     else:
-        wanted = [*resolution_options(release, device, locks=locks), *release.requirements(device)]
-    _check(run_uv(["pip", "install", "--python", str(python), *wanted]), what)
+        wanted = [*resolution_options(release, device), *release.requirements(device)]
+    _check(run_uv(["pip", "install", "--python", str(python), *wanted], cwd=locks), what)
+
+
+def _compile(python: Path, directory: Path) -> None:
+    """Trials may not write byte code, so that the checkout stays clean: without this each of them would compile TensorFlow again.
+
+    uv's own --compile-bytecode does not work on Python 3.6. Files that don't compile (some packages hold samples for other Pythons) don't matter.
+    """
+    command = [str(python), "-m", "compileall", "-q", "-j", "0", str(directory)]
+    run_captured(command, cwd=directory, environment=scrubbed_environment(os.environ, {}, keep_pythonpath=False), time_limit_s=INSTALL_LIMIT_S)
 
 
 _TROUBLES = (
@@ -294,34 +263,6 @@ def _check(captured: Captured, what: str) -> None:
 
 def _tail(stderr: str, lines: int = 12) -> str:
     return " | ".join([" ".join(line.split()) for line in stderr.splitlines() if line.strip()][-lines:])
-
-
-def _environment(kind: str, python: Path, seen: Inspection, variables: dict[str, str]) -> Environment:
-    return Environment(
-        kind=kind,
-        path=seen.prefix,
-        python=str(python),
-        python_version=seen.python_version,
-        tensorflow=seen.tensorflow,
-        packages=seen.packages,
-        devices=seen.devices,
-        variables=variables,
-        cuda_built=seen.cuda_built,
-        diagnosis=seen.diagnosis,
-    )
-
-
-def _locate(python: str) -> Path:
-    """The interpreter that the user means, absolute; links are not followed, because an environment's interpreter is one."""
-    path = Path(python).expanduser().absolute()
-    candidates = [path / PROGRAMS / PYTHON, path / PYTHON] if path.is_dir() else [path]
-    for candidate in candidates:
-        if candidate.is_file():
-            return candidate
-    command = shutil.which(python)
-    if command:
-        return Path(command).absolute()
-    raise FatalError(f"there is no interpreter at {python}", "Name one with --python, or the directory of an environment")
 
 
 def _remove(directory: Path) -> None:

@@ -1,18 +1,26 @@
-"""Ask an interpreter what TensorFlow it has and which devices that sees, by importing it in a process of its own."""
+"""Look into an interpreter: which TensorFlow it has and which devices that sees, by importing it in a process of its own."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
+from wrapper.bootstrapper.release import Release
 from wrapper.errors import FatalError
-from wrapper.process import Captured, run_captured
+from wrapper.process import Captured, run_captured, scrubbed_environment
 
 IMPORT_LIMIT_S = 900.0
 """Importing from a cold network disk and starting an unknown GPU take minutes; beyond this it hangs."""
+
+PROGRAMS = "Scripts" if sys.platform == "win32" else "bin"
+PYTHON = "python.exe" if sys.platform == "win32" else "python"
+"""Where the interpreter of a virtual environment lies in it."""
 
 _SENTINEL = "tfcnn-inspection:"
 
@@ -59,11 +67,11 @@ tell("tensorflow", {"tensorflow": tf.__version__, "packages": packages, "devices
 ).replace("SENTINEL", repr(_SENTINEL))
 
 _DEVICE_TROUBLE = re.compile(
-    r"Could not load dynamic library|Could not find (cuda|TensorRT|CUDA)|Cannot find cuda|Cannot dlopen some GPU libraries|Skipping registering GPU"
+    r"Could not load dynamic library(?! 'libnvinfer)|Could not find cuda|Cannot dlopen some GPU libraries|Skipping registering GPU devices"
     r"|failed call to cuInit|CUDA_ERROR_|kernel driver does not appear to be running|does not match DSO version|Ignoring visible gpu device"
-    r"|not compiled with CUDA|XLA devices? .*not (created|found)"
 )
-_LOG_PREFIX = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IWEF] |[IWEF]\d{4} .*?\d )\S*?:?\d*\] ?")
+"""libnvinfer is TensorRT, which upstream does without."""
+_LOG_PREFIX = re.compile(r"^[IWEF\d].*?\S+\.\w+:\d+\] ")
 _MAX_DIAGNOSIS_LINES = 20
 
 
@@ -79,19 +87,27 @@ class SeenDevice(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int = 0
 
 
-class Inspection(msgspec.Struct, frozen=True, kw_only=True):
-    """What an interpreter and its TensorFlow say about themselves."""
+class Environment(msgspec.Struct, frozen=True, kw_only=True):
+    """An interpreter with TensorFlow in it, checked by importing it."""
 
-    prefix: str
-    """`sys.prefix`: the environment's directory."""
+    kind: str
+    """"locked" (made by us), "given" (named by the user) or "demo"."""
+    path: str
+    """The environment's directory (sys.prefix), absolute."""
+    python: str
+    """The interpreter, absolute."""
     python_version: str
     tensorflow: str
-    packages: dict[str, str]
-    devices: tuple[SeenDevice, ...]
-    cuda_built: str | None
-    """"unknown" for a GPU build that does not say for which CUDA it was built; None for a CPU build."""
-    diagnosis: tuple[str, ...]
-    """TensorFlow's own lines about devices that it could not use."""
+    """As TensorFlow says it."""
+    packages: dict[str, str] = {}
+    """Installed distributions and their versions."""
+    devices: tuple[SeenDevice, ...] = ()
+    variables: dict[str, str] = {}
+    """Environment variables that a trial in it needs."""
+    cuda_built: str | None = None
+    """The CUDA version that TensorFlow was built for, "unknown" where a GPU build does not say; None for a CPU build."""
+    diagnosis: tuple[str, ...] = ()
+    """What TensorFlow said on standard error about devices that it could not use, e.g. a missing library."""
 
 
 class _Python(msgspec.Struct, frozen=True):
@@ -111,18 +127,51 @@ class _Told(msgspec.Struct, frozen=True):
     facts: msgspec.Raw
 
 
-def inspect(python: str, *, device: str, variables: Mapping[str, str]) -> Inspection:
-    """Import TensorFlow in `python` and return what it says.
+def use_environment(python: str, *, device: str) -> Environment:
+    """An environment that the user names, checked like one of ours and never installed into.
 
     Args:
+        python: an interpreter, an environment's directory, or a command.
+        device: "cpu" hides the GPUs during the check, "gpu" shows them.
+
+    Raises:
+        FatalError: not there, not a Python, without TensorFlow, or with one that does not import.
+    """
+    inherited = scrubbed_environment(os.environ, {}, keep_pythonpath=True)
+    return inspect(_locate(python), kind="given", device=device, inherited=inherited, variables={})
+
+
+def fit_to_release(environment: Environment, release: Release) -> Environment:
+    """A given environment with the variables that the release's trials need.
+
+    Raises:
+        FatalError: it lacks a package that upstream needs beside TensorFlow (tf-keras, from TensorFlow 2.16 on).
+    """
+    installed = {name.lower().replace("_", "-") for name in environment.packages}
+    missing = [each for each in release.constraints if each.startswith("tf-keras") and "tf-keras" not in installed]
+    if missing:
+        raise FatalError(
+            f"{environment.python} has TensorFlow {environment.tensorflow} without tf-keras, and upstream does not run without it",
+            f'Install it there: "{environment.python}" -m pip install "{missing[0]}"',
+        )
+    return msgspec.structs.replace(environment, variables=release.environment)
+
+
+def inspect(python: Path, *, kind: str, device: str, inherited: Mapping[str, str], variables: dict[str, str]) -> Environment:
+    """Import TensorFlow in the interpreter `python` and return what it says.
+
+    Args:
+        kind: that of the environment, see there.
         device: "cpu" hides all GPUs from it, so that none is occupied; "gpu" lets it see them.
-        variables: the child's environment variables, complete but for those that hide the GPUs.
+        inherited: the environment variables to start from, scrubbed.
+        variables: those that a trial in it needs, set in addition.
 
     Raises:
         FatalError: not a Python, no TensorFlow in it, or one that does not import (with its own last line of error).
     """
     hidden = {"CUDA_VISIBLE_DEVICES": "-1", "HIP_VISIBLE_DEVICES": "-1"} if device == "cpu" else {}
-    captured = run_captured([python, "-c", _SCRIPT], cwd=Path(python).parent, environment={**variables, **hidden}, time_limit_s=IMPORT_LIMIT_S)
+    command = [str(python), "-c", _SCRIPT]
+    captured = run_captured(command, cwd=python.parent, environment={**inherited, **variables, **hidden}, time_limit_s=IMPORT_LIMIT_S)
     told = _read_told(captured.stdout)
     if "python" not in told:
         raise FatalError(f"{python} is not a Python interpreter{_says(captured)}", "Name one with --python, or the directory of an environment")
@@ -130,12 +179,15 @@ def inspect(python: str, *, device: str, variables: Mapping[str, str]) -> Inspec
         raise _import_failure(python, captured)
     about_python = msgspec.json.decode(told["python"], type=_Python)
     about_tensorflow = msgspec.json.decode(told["tensorflow"], type=_TensorFlow)
-    return Inspection(
-        prefix=about_python.prefix,
+    return Environment(
+        kind=kind,
+        path=about_python.prefix,
+        python=str(python),
         python_version=about_python.python_version,
         tensorflow=about_tensorflow.tensorflow,
         packages=dict(sorted(about_tensorflow.packages.items())),
         devices=about_tensorflow.devices,
+        variables=variables,
         cuda_built=about_tensorflow.cuda_built,
         diagnosis=() if device == "cpu" else read_diagnosis(captured.stderr),
     )
@@ -147,13 +199,26 @@ def read_diagnosis(stderr: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(lines))[:_MAX_DIAGNOSIS_LINES]
 
 
+def _locate(python: str) -> Path:
+    """The interpreter that the user means, absolute; links are not followed, because an environment's interpreter is one."""
+    path = Path(python).expanduser().absolute()
+    candidates = [path / PROGRAMS / PYTHON, path / PYTHON] if path.is_dir() else [path]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    command = shutil.which(python)
+    if command:
+        return Path(command).absolute()
+    raise FatalError(f"there is no interpreter at {python}", "Name one with --python, or the directory of an environment")
+
+
 def _read_told(stdout: str) -> dict[str, msgspec.Raw]:
     lines = [line.removeprefix(_SENTINEL) for line in stdout.splitlines() if line.startswith(_SENTINEL)]
     told = [msgspec.json.decode(line, type=_Told) for line in lines]
     return {each.type: each.facts for each in told}
 
 
-def _import_failure(python: str, captured: Captured) -> FatalError:
+def _import_failure(python: Path, captured: Captured) -> FatalError:
     last = _last_line(captured.stderr)
     if re.match(r"(ModuleNotFoundError|ImportError): No module named '?tensorflow'?$", last):
         return FatalError(
