@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from wrapper.parser.agreement import disagreements, last_step, prints_number_of_steps
+from wrapper.parser.clock import Clock, disagreement
 from wrapper.parser.failure import error_text, explain, how_it_ended
 from wrapper.parser.line import readable
 from wrapper.parser.output import Output
@@ -24,6 +25,8 @@ CLOCK_TOLERANCE = 0.05
 """Relative difference of the total and the last step's running mean from which on it is told; in 4,026 public runs it was at most 0.7 %."""
 ROUNDING = 0.055
 """images/sec; what `%.1f` and `%.2f` take off at most, which counts on a slow device."""
+BOGUS_RATIO = 2.0
+"""Total over the stamps' throughput from which on the total can't be true: what slows a run slows both."""
 POLL_S = 0.25
 """Upstream 1.5 watches the global step in intervals of this length, and takes its total from them."""
 COARSE = 0.01
@@ -60,6 +63,7 @@ def judge(
     stderr: StderrSummary,
     release_minor: str | None = None,
     seen_on_devices: frozenset[int] | None = None,
+    clock: Clock | None = None,
 ) -> Judgement:
     """Decide on a single-process trial.
 
@@ -70,20 +74,18 @@ def judge(
         stderr: its standard error.
         release_minor: TensorFlow's release as "major.minor", to hold against the header; None where it is not known.
         seen_on_devices: GPUs on which NVML saw the process tree compute; None where that was not sampled.
+        clock: throughput by the stamps of the step lines; None where there are none.
 
     Returns:
         "ok" with the figure in images/sec and what to know beside it, or one of the keys of `REMEDIES` with the line or reading that decided.
     """
-    problem = _total_problem(output)
-    if problem:
+    if missing := _total_problem(output):
         # Where the process did not end cleanly, that is the reason, and not what is missing because of it.
-        problem = explain(execution, output, stderr) or _explain_missing(problem, stderr)
-    elif different := disagreements(case, output, release_minor):
-        problem = "disagrees", "; ".join(map(str, different))
-    elif case.device == "gpu":
-        problem = _device_problem(case, stderr, seen_on_devices)
-    if problem is None and execution.error:
+        problem = explain(execution, output, stderr) or _explain_missing(missing, stderr)
+    elif execution.error:
         problem = "failed", execution.error
+    else:
+        problem = _doubt(case, output, stderr, release_minor, seen_on_devices, clock)
     if problem:
         verdict, reason = problem
         return Judgement(verdict=verdict, reason=readable(reason), remedy=remedy_of(verdict, case))
@@ -92,7 +94,7 @@ def judge(
         images_per_sec=output.totals[0],
         total_line=output.total_lines[0],
         reason=f"total images/sec: {output.totals[0]:.2f}",
-        warnings=tuple(_warnings(case, execution, output, stderr)),
+        warnings=tuple(_warnings(case, execution, output, stderr, clock)),
     )
 
 
@@ -120,6 +122,16 @@ def _explain_missing(problem: tuple[str, str], stderr: StderrSummary) -> tuple[s
     return verdict, f"{reason}; {error}" if error else reason
 
 
+def _doubt(
+    case: Case, output: Output, stderr: StderrSummary, release_minor: str | None, seen_on_devices: frozenset[int] | None, clock: Clock | None
+) -> tuple[str, str] | None:
+    """What keeps a credible total from being that of the case."""
+    if different := disagreements(case, output, release_minor):
+        return "disagrees", "; ".join(map(str, different))
+    device_problem = _device_problem(case, stderr, seen_on_devices) if case.device == "gpu" else None
+    return device_problem or _clock_problem(case, output, clock)
+
+
 def _device_problem(case: Case, stderr: StderrSummary, seen_on_devices: frozenset[int] | None) -> tuple[str, str] | None:
     """Whether there is proof of as many GPUs as asked for.
 
@@ -139,7 +151,7 @@ def _device_problem(case: Case, stderr: StderrSummary, seen_on_devices: frozense
     return None
 
 
-def _warnings(case: Case, execution: Execution, output: Output, stderr: StderrSummary) -> Iterator[Warning]:
+def _warnings(case: Case, execution: Execution, output: Output, stderr: StderrSummary, clock: Clock | None) -> Iterator[Warning]:
     if execution.exit_code != 0 or execution.ended_by != "exit":
         yield Warning(kind="unclean_exit", detail=f"{how_it_ended(execution)}, after the total was printed")
     lost = next((step for step in output.steps if step.loss is not None and not math.isfinite(step.loss)), None)
@@ -147,15 +159,25 @@ def _warnings(case: Case, execution: Execution, output: Output, stderr: StderrSu
         yield Warning(kind="nan_loss", detail=f"the loss is {lost.loss} at step {lost.step}: the speed is valid, the training is not")
     if pressure := stderr.hits.get("memory_pressure") or stderr.hits.get("out_of_memory"):
         yield Warning(kind="memory_pressure", detail=pressure.text)
-    yield from _clock_warnings(case, output)
+    yield from _clock_warnings(case, output, clock)
 
 
-def _clock_warnings(case: Case, output: Output) -> Iterator[Warning]:
+def _clock_problem(case: Case, output: Output, clock: Clock | None) -> tuple[str, str] | None:
+    ratio = disagreement(clock, output.totals[0], steps=case.steps, tolerance=BOGUS_RATIO - 1) if clock else None
+    if clock is None or ratio is None or ratio < 1:
+        return None
+    return "bogus_total", f"total {output.totals[0]:.2f} images/sec, but the step lines came at {clock.images_per_sec:.2f} images/sec"
+
+
+def _clock_warnings(case: Case, output: Output, clock: Clock | None) -> Iterator[Warning]:
     total, last = output.totals[0], last_step(output)
     # A running mean that covers little of the run says nothing about the total: a short run may show step 1 alone.
     if last and 2 * last.step >= case.steps and abs(total - last.images_per_sec) > CLOCK_TOLERANCE * last.images_per_sec + ROUNDING:
         figures = f"total {total:.2f} images/sec, mean of the steps {last.images_per_sec:.1f}"
         yield Warning(kind="clock_disagrees", detail=f"{figures}: the total also counts what happens between the steps, such as checkpoints")
+    if clock and disagreement(clock, total, steps=case.steps, tolerance=CLOCK_TOLERANCE):
+        figures = f"total {total:.2f} images/sec, by the stamps of the step lines {clock.images_per_sec:.2f}"
+        yield Warning(kind="clock_disagrees", detail=f"{figures} (within {clock.resolution:.1%})")
     resolution = POLL_S * total / (case.steps * case.global_batch_size)
     if not prints_number_of_steps(output) and resolution > COARSE:
         yield Warning(

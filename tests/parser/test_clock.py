@@ -1,0 +1,82 @@
+"""The clock from the stamps of step lines."""
+
+from __future__ import annotations
+
+import pytest
+from test_verdict import CASE, RUN, TWO_GPUS
+
+from wrapper.parser.clock import Clock, Window, disagreement, window_throughput
+from wrapper.parser.line import Step
+from wrapper.parser.output import parse
+from wrapper.parser.stderr import summarise_stderr
+from wrapper.parser.verdict import Judgement, judge
+from wrapper.process import Execution
+
+
+def steps(*numbers: int) -> list[Step]:
+    return [Step(number, 100.0, 0.0, 0.0, 1.0, line) for line, number in enumerate(numbers, start=3)]
+
+
+def test_throughput_and_windows() -> None:
+    clock = window_throughput(steps(1, 10, 20, 30), [0.0, 0.0, 5.0, 6.8, 8.8, 12.8], 64)
+    assert clock is not None
+    assert (clock.steps, clock.seconds) == (29, pytest.approx(7.8))
+    assert clock.images_per_sec == pytest.approx(29 * 64 / 7.8)
+    assert clock.resolution == pytest.approx(0.1 / 7.8)
+    assert [(window.first_step, window.last_step) for window in clock.windows] == [(2, 10), (11, 20), (21, 30)]
+    assert [window.images_per_sec for window in clock.windows] == pytest.approx([320.0, 320.0, 160.0])
+
+
+def test_fast_steps_share_a_window() -> None:
+    clock = window_throughput(steps(1, 2, 3, 4, 5), [0.0, 0.0, 1.0, 1.2, 1.4, 1.6, 1.8], 10)
+    assert clock is not None
+    assert clock.windows == (Window(first_step=2, last_step=4, images_per_sec=pytest.approx(50.0)),)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "seconds"),
+    [
+        ((), [0.0, 0.0]),
+        ((1,), [0.0, 0.0, 1.0]),
+        ((1, 10), [0.0, 0.0, 1.0]),  # a line without a stamp
+        ((1, 10), [0.0, 0.0, 1.0, 1.0]),  # buffered: all in one piece
+        ((10, 1), [0.0, 0.0, 1.0, 2.0]),
+    ],
+)
+def test_stamps_that_cannot_tell(numbers: tuple[int, ...], seconds: list[float]) -> None:
+    assert window_throughput(steps(*numbers), seconds, 64) is None
+
+
+@pytest.mark.parametrize(
+    ("total", "ratio"),
+    [(100.0, None), (106.0, None), (94.0, None), (120.0, 1.2), (80.0, 0.8)],
+)
+def test_disagreement(total: float, ratio: float | None) -> None:
+    clock = Clock(images_per_sec=100.0, steps=99, seconds=10.0, resolution=0.01)
+    assert disagreement(clock, total, steps=100, tolerance=0.05) == ratio
+
+
+def test_what_was_not_seen_may_have_taken_long() -> None:
+    clock = Clock(images_per_sec=100.0, steps=1, seconds=10.0, resolution=0.01)
+    assert disagreement(clock, 60.0, steps=2, tolerance=0.05) is None
+
+
+def judged(images_per_sec: float) -> Judgement:
+    return judge(
+        case=CASE,
+        execution=Execution(exit_code=0, started="2026-01-01T00:00:00Z", seconds=12.0),
+        output=parse([RUN]),
+        stderr=summarise_stderr([TWO_GPUS]),
+        clock=Clock(images_per_sec=images_per_sec, steps=19, seconds=10.0, resolution=0.01),
+    )
+
+
+def test_verdict_by_the_clock() -> None:
+    assert judged(600.0).warnings == ()
+    (warning,) = judged(800.0).warnings
+    assert warning.kind == "clock_disagrees"
+    assert "800.00" in warning.detail
+    assert "600.84" in warning.detail
+    assert [warning.kind for warning in judged(400.0).warnings] == ["clock_disagrees"]
+    assert judged(200.0).verdict == "bogus_total"
+    assert judged(5000.0).verdict == "ok"  # stamps that came all at once do not take a figure away
