@@ -215,6 +215,10 @@ def test_header_lines_elsewhere_are_foreign() -> None:
     assert parse_bytes(b"Model:       vgg16\n" + RUN).header == parse_bytes(RUN).header
 
 
+def test_first_header_counts() -> None:
+    assert parse_bytes(RUN + RUN.replace(b"resnet50", b"vgg16")).header["Model"] == "resnet50"
+
+
 def test_many_steps_keep_the_first_and_the_last() -> None:
     def log() -> Iterator[bytes]:
         yield RUN[: RUN.index(b"1\timages/sec")]

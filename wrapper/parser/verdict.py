@@ -70,15 +70,15 @@ def judge(
     Args:
         case: what was asked for.
         execution: how the process ran and ended.
-        output: its standard output, read strictly.
-        stderr: its standard error.
+        output, stderr: what it printed, standard output read strictly.
         release_minor: TensorFlow's release as "major.minor", to hold against the header; None where it is not known.
         seen_on_devices: GPUs on which NVML saw the process tree compute; None where that was not sampled.
         clock: throughput by the stamps of the step lines; None where there are none.
 
     Returns:
-        "ok" with the figure in images/sec and what to know beside it, or one of the keys of `REMEDIES` with the line or reading that decided.
+        "ok" with the figure in images/sec and its warnings, or another key of `REMEDIES` with the line or reading that decided.
     """
+    problem: tuple[str, str] | None
     if missing := _total_problem(output):
         # Where the process did not end cleanly, that is the reason, and not what is missing because of it.
         problem = explain(execution, output, stderr) or _explain_missing(missing, stderr)
@@ -87,8 +87,7 @@ def judge(
     else:
         problem = _doubt(case, output, stderr, release_minor, seen_on_devices, clock)
     if problem:
-        verdict, reason = problem
-        return Judgement(verdict=verdict, reason=readable(reason), remedy=remedy_of(verdict, case))
+        return Judgement(verdict=problem[0], reason=readable(problem[1]), remedy=remedy_of(problem[0], case))
     return Judgement(
         verdict="ok",
         images_per_sec=output.totals[0],
