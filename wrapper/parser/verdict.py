@@ -69,8 +69,7 @@ def judge(
 
     Args:
         case: what was asked for.
-        execution: how the process ran and ended.
-        output, stderr: what it printed, standard output read strictly.
+        execution, output, stderr: how the process ended and what it printed, standard output read strictly.
         release_minor: TensorFlow's release as "major.minor", to hold against the header; None where it is not known.
         seen_on_devices: GPUs on which NVML saw the process tree compute; None where that was not sampled.
         clock: throughput by the stamps of the step lines; None where there are none.
