@@ -202,12 +202,9 @@ def test_another_file_than_the_locked_one_is_refused(index: Index) -> None:
     [
         ("raise ImportError('libcublas.so.9.0: cannot open shared object file')", "does not import: ImportError: libcublas.so.9.0: cannot open"),
         ("import numpy_of_the_past", "does not import: ModuleNotFoundError: No module named 'numpy_of_the_past'"),
-        (
-            "raise TypeError('Descriptors cannot be created directly.\\nIf this call came')",
-            "TypeError: Descriptors cannot",
-        ),
+        ("raise TypeError('Descriptors cannot be created directly.\\nIf this call came')", "TypeError: Descriptors cannot"),
         ("import os\nos._exit(3)", "exit code 3 and without a message"),
-        ("__version__ = '1.12.0'", "is_built_with_cuda|has no attribute 'test'"),
+        ("__version__ = '1.12.0'", "has no attribute 'test'"),
     ],
 )
 def test_a_tensorflow_that_does_not_import_is_quoted_and_leaves_nothing(index: Index, init: str, said: str) -> None:

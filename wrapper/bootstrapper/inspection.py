@@ -42,8 +42,11 @@ try:
     from importlib.metadata import distributions
     packages = {d.metadata["Name"]: d.version for d in distributions() if d.metadata["Name"]}
 except ImportError:
-    import pkg_resources
-    packages = {d.project_name: d.version for d in pkg_resources.working_set}
+    try:
+        import pkg_resources
+        packages = {d.project_name: d.version for d in pkg_resources.working_set}
+    except ImportError:
+        packages = {}
 cuda = None
 if tf.test.is_built_with_cuda():
     cuda = "unknown"
