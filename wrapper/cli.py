@@ -53,6 +53,8 @@ def _run(options: argparse.Namespace, console: Console, given: list[str]) -> int
         reports=options.reports.resolve(),
         resume=options.resume.resolve() if options.resume else None,
         retry=tuple(options.retry or ()),
+        telemetry=not options.no_telemetry,
+        wait_idle=options.wait_idle,
         command=("tfcnn", *given),
     )
     return pipeline.dry_run(request, console) if options.dry_run else pipeline.run(request, console)
@@ -83,21 +85,25 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     top = argparse.ArgumentParser(
         prog="tfcnn",
+        allow_abbrev=False,
         description="Run TensorFlow's official CNN benchmark, pinned to a TensorFlow release, three times a model, and say how fast this machine is.",
     )
     top.add_argument("--version", action="version", version=f"tfcnn {wrapper.__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    run = commands.add_parser("run", help="bootstrap, run a sweep, report", description="Bootstrap, run a sweep, report.")
+    run = commands.add_parser("run", allow_abbrev=False, help="bootstrap, run a sweep, report", description="Bootstrap, run a sweep, report.")
     _add_wish(run)
     _add_sweep(run)
     run.add_argument("--reports", type=Path, default=HOME / "reports", metavar="DIR", help="where reports go (default: the project's reports/)")
     run.add_argument("--resume", type=Path, metavar="DIR", help="go on with the sweep whose report is in DIR")
     run.add_argument("--retry", type=int, action="append", metavar="INDEX", help="with --resume: run this trial again; may be repeated")
+    run.add_argument("--unproven-device", action="store_true", help="start although TensorFlow sees too few GPUs; trials are judged all the same")
+    run.add_argument("--no-telemetry", action="store_true", help="sample nothing while trials run")
+    run.add_argument("--wait-idle", action="store_true", help="wait until nobody else computes on the devices and the host")
     run.add_argument("--dry-run", action="store_true", help="print the plan with every command line, and start nothing")
-    bootstrap = commands.add_parser("bootstrap", help="fetch upstream and make the environment, and no more")
+    bootstrap = commands.add_parser("bootstrap", allow_abbrev=False, help="fetch upstream and make the environment, and no more")
     _add_wish(bootstrap)
-    commands.add_parser("releases", help="list the TensorFlow releases that are known, and which of them this machine's Pythons can run")
-    report = commands.add_parser("report", help="make a report again from its records")
+    commands.add_parser("releases", allow_abbrev=False, help="list the TensorFlow releases, and which of them this machine can run")
+    report = commands.add_parser("report", allow_abbrev=False, help="make a report again from its records")
     report.add_argument("directory", type=Path, metavar="DIR")
     return top
 
@@ -155,6 +161,7 @@ def _wish(options: argparse.Namespace) -> Wish:
         upstream=check_address(options.upstream or os.environ.get("TFCNN_UPSTREAM") or DEFAULT_ADDRESS),
         vendor=options.vendor.resolve(),
         demo=options.demo,
+        unproven_device=getattr(options, "unproven_device", False),
     )
 
 

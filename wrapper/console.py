@@ -44,7 +44,9 @@ class Console:
 
     @classmethod
     def on_this_terminal(cls) -> Console:
-        return cls(Terminal(highlight=False, markup=False, emoji=False, soft_wrap=True))
+        terminal = Terminal(highlight=False, markup=False, emoji=False, soft_wrap=True)
+        # a file has no width: rich would fold tables to 80 columns
+        return cls(terminal if terminal.is_terminal else Terminal(highlight=False, markup=False, emoji=False, soft_wrap=True, width=200))
 
     def say(self, text: str) -> None:
         self._terminal.print(_clean(text))

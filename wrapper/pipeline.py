@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
 import platform
-from collections.abc import Callable
+import time
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,12 +12,11 @@ from typing import Any, Protocol
 import msgspec
 
 import wrapper
-from wrapper.bootstrapper.host import Host, read_host
+from wrapper.bootstrapper.host import Gpu, Host, read_host
 from wrapper.bootstrapper.setup import Choice, Setup, Wish, choose, decide_device, foresee, prepare
 from wrapper.errors import EXIT_INVALID_TRIALS, EXIT_OK, Interrupted, UsageError
-from wrapper.parser.output import Event, parse_file, read_line
-from wrapper.parser.stderr import read_stderr
-from wrapper.parser.verdict import judge
+from wrapper.measurement import Bench, measure
+from wrapper.parser.output import Event
 from wrapper.reporter.report import Report, write_report
 from wrapper.reporter.store import (
     Session,
@@ -30,11 +28,14 @@ from wrapper.reporter.store import (
     read_trials,
     write_session,
 )
+from wrapper.runner.load import other_load
 from wrapper.runner.lock import one_sweep_at_a_time
-from wrapper.runner.plan import PlannedTrial, expand, plan_trials, trial_variables
-from wrapper.runner.preflight import check_data_dir, check_flags, leave_out, without
+from wrapper.runner.plan import PlannedTrial, expand, plan_trials
+from wrapper.runner.preflight import check_data_dir, check_devices, check_flags, leave_out, without
 from wrapper.runner.sweep import Case, Sweep, check_sweep, load_models, load_sweep
-from wrapper.runner.trial import run_trial
+
+WAIT_S = 30.0
+"""Between two looks at who else computes."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +50,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     resume: Path | None = None
     retry: tuple[int, ...] = ()
     """Indices of trials to run again, with `resume`."""
+    telemetry: bool = True
+    wait_idle: bool = False
+    """Wait until nobody else computes here."""
     command: tuple[str, ...] = ()
 
 
@@ -79,14 +83,19 @@ def run(request: Request, watch: Watch) -> int:
         sweep, cases = list_cases(request, sweep, choice, watch)
         setup = prepare(choice, wish, watch.say)
         check_flags(cases, setup.checkout.script)
+        if not wish.unproven_device:
+            check_devices(cases, setup.environment)
         trials = plan(sweep, cases, setup)
-        directory = open_report(request, describe(request, sweep, setup, read_host(wish.vendor), cases, len(trials)), watch)
-        interrupted = run_trials(trials, request.retry, sweep, setup, directory, watch)
-        watch.show_report(write_report(directory), directory)
+        host = read_host(wish.vendor)
+        load = see_load(host, request, watch)
+        directory = open_report(request, describe(request, sweep, setup, host, cases, len(trials), load), watch)
+        bench = Bench(setup=setup, directory=directory, time_limit=sweep.time_limit, gpus=nvidia(host), telemetry=request.telemetry)
+        interrupted = run_trials(trials, request.retry, bench, watch)
+        report = write_report(directory)
+        watch.show_report(report, directory)
         if interrupted:
             raise Interrupted(f"interrupted; the finished trials are in {directory}", f"Go on with: tfcnn run --resume {directory}")
-        valid = all(trial.judgement.verdict == "ok" for trial in read_trials(directory))
-        return EXIT_OK if valid else EXIT_INVALID_TRIALS
+        return EXIT_INVALID_TRIALS if report.failures else EXIT_OK
 
 
 def dry_run(request: Request, watch: Watch) -> int:
@@ -116,7 +125,8 @@ def what_was_asked(request: Request) -> tuple[Sweep, Wish]:
     if request.resume is None:
         default = "demo" if wish.demo else {"gpu": "all", "cpu": "cpu"}[decide_device(wish.device)[0]]
         sweep = load_sweep(request.sweep or default, request.overrides)
-        device = wish.device if wish.device != "auto" else sweep.device
+        named = sweep.device if request.sweep else "auto"
+        device = wish.device if wish.device != "auto" else named
         return sweep, msgspec.structs.replace(wish, tensorflow=wish.tensorflow or sweep.tensorflow, device=device)
     if request.sweep or request.overrides:
         raise UsageError("--resume goes on with the sweep as it was", "Leave the sweep and its keys out")
@@ -160,15 +170,33 @@ def open_report(request: Request, session: Session, watch: Watch) -> Path:
     return request.resume
 
 
-def run_trials(trials: tuple[PlannedTrial, ...], retry: tuple[int, ...], sweep: Sweep, setup: Setup, directory: Path, watch: Watch) -> bool:
+def see_load(host: Host, request: Request, watch: Watch) -> tuple[str, ...]:
+    """Who else computes on the devices and the host before the first trial, said and kept; with `wait_idle` waited for."""
+    devices = [gpu.index for gpu in nvidia(host)]
+    while True:
+        load = tuple(str(one) for one in other_load(devices) if one.computing)
+        for one in load:
+            watch.say(f"busy: {one}")
+        if not load or not request.wait_idle:
+            return load
+        watch.say("waiting until that ends (Ctrl-C to give up)")
+        time.sleep(WAIT_S)
+
+
+def nvidia(host: Host) -> tuple[Gpu, ...]:
+    """The GPUs that NVML can watch."""
+    return tuple(gpu for gpu in host.gpus if gpu.vendor == "NVIDIA")
+
+
+def run_trials(trials: tuple[PlannedTrial, ...], retry: tuple[int, ...], bench: Bench, watch: Watch) -> bool:
     """Run what is not on disk yet, each on disk before the next starts. Returns whether it was interrupted."""
-    done = {trial.index for trial in read_trials(directory) if trial.judgement.verdict != "interrupted"} - set(retry)
+    done = {trial.index for trial in read_trials(bench.directory) if trial.judgement.verdict != "interrupted"} - set(retry)
     for planned in trials:
         if planned.index in done:
             continue
         watch.trial_started(planned, len(done), len(trials))
-        trial = measure(planned, sweep, setup, directory, watch.line)
-        append_trial(directory, trial)
+        trial = measure(planned, bench, watch.line)
+        append_trial(bench.directory, trial)
         done.add(planned.index)
         watch.trial_ended(trial)
         if trial.judgement.verdict == "interrupted":
@@ -176,50 +204,7 @@ def run_trials(trials: tuple[PlannedTrial, ...], retry: tuple[int, ...], sweep: 
     return False
 
 
-def measure(planned: PlannedTrial, sweep: Sweep, setup: Setup, directory: Path, on_event: Callable[[Event, float], None]) -> Trial:
-    """Run one trial and judge what it left."""
-
-    def read(line: bytes, seconds: float) -> None:
-        event = read_line(line + b"\n")
-        if event is not None:
-            on_event(event, seconds)
-
-    variables = trial_variables(planned.case, setup.release.environment | setup.environment.variables)
-    execution = run_trial(
-        planned,
-        directory=directory,
-        environment_variables=variables,
-        keep_pythonpath=setup.environment.kind == "given",
-        time_limit_s=sweep.time_limit,
-        on_line=read,
-    )
-    log = directory / "logs" / f"{planned.log_name}.stdout"
-    output = parse_file(log)
-    judgement = judge(
-        case=planned.case,
-        execution=execution,
-        output=output,
-        stderr=read_stderr(log.with_suffix(".stderr")),
-        release_minor=None if setup.environment.kind == "demo" else ".".join(setup.release.tensorflow.split(".")[:2]),
-    )
-    with log.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return Trial(
-        index=planned.index,
-        case=planned.case,
-        repeat=planned.repeat,
-        command=planned.command,
-        variables=variables,
-        execution=execution,
-        judgement=judgement,
-        steps=output.steps,
-        header=output.header,
-        log=f"logs/{log.name}",
-        log_sha256=digest,
-    )
-
-
-def describe(request: Request, sweep: Sweep, setup: Setup, host: Host, cases: tuple[Case, ...], planned_trials: int) -> Session:
+def describe(request: Request, sweep: Sweep, setup: Setup, host: Host, cases: tuple[Case, ...], count: int, load: tuple[str, ...]) -> Session:
     """Everything that holds for the whole sweep, for session.json."""
     return Session(
         demo=setup.environment.kind == "demo",
@@ -235,5 +220,6 @@ def describe(request: Request, sweep: Sweep, setup: Setup, host: Host, cases: tu
         choice=setup.reason,
         device=setup.device,
         cases=cases,
-        planned_trials=planned_trials,
+        planned_trials=count,
+        load=load,
     )

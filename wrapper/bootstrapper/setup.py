@@ -18,6 +18,8 @@ from wrapper.errors import FatalError
 
 Say = Callable[[str], None]
 
+_NO_GPU = "Mend the driver (the GPU must be listed by NVML), leave --device out, or start all the same with --unproven-device"
+
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """What the user asked for, as far as it concerns the bootstrapper; None is for us to decide."""
@@ -30,6 +32,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """Address of the upstream repository."""
     vendor: Path
     demo: bool = False
+    unproven_device: bool = False
+    """Go on where a GPU is asked for and none is found; the trials are judged all the same."""
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +44,8 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """"cpu" or "gpu"."""
     reason: str
     """Why this release and this device, for people."""
+    package: str = "cpu"
+    """"cpu" or "gpu": which of the release's packages. That for the CPU where there is no GPU that the other could use."""
     environment: Environment | None = None
     """Already known where the user named an interpreter, and in the demo."""
 
@@ -75,6 +81,11 @@ def choose(wish: Wish, say: Say) -> Choice:
         _, commit = demo_repository(wish.vendor)
         return Choice(release=_demo_release(commit), device="cpu", reason="DEMO, as asked for", environment=_demo_environment())
     device, why_device = decide_device(wish.device)
+    package = device
+    if device == "gpu" and not wish.python and not gpus_present():
+        if not wish.unproven_device:
+            raise FatalError("a GPU was asked for, and no NVIDIA GPU was found on this machine", _NO_GPU)
+        package = "cpu"
     if wish.python:
         say(f"looking at the TensorFlow of {wish.python}")
         environment = use_environment(wish.python, device=device)
@@ -87,9 +98,9 @@ def choose(wish: Wish, say: Say) -> Choice:
         environment = fit_to_release(environment, release)
         return Choice(release=release, device=device, reason=f"it is what {environment.python} has; {why_device}", environment=environment)
     if wish.tensorflow:
-        return Choice(release=resolve_release(wish.tensorflow, load_releases()), device=device, reason=f"asked for; {why_device}")
+        return Choice(release=resolve_release(wish.tensorflow, load_releases()), device=device, package=package, reason=f"asked for; {why_device}")
     release, why_release = newest_servable(load_releases(), find_pythons())
-    return Choice(release=release, device=device, reason=f"{why_release}; {why_device}")
+    return Choice(release=release, device=device, package=package, reason=f"{why_release}; {why_device}")
 
 
 def prepare(choice: Choice, wish: Wish, say: Say) -> Setup:
@@ -100,7 +111,12 @@ def prepare(choice: Choice, wish: Wish, say: Say) -> Setup:
     """
     address = demo_repository(wish.vendor)[0] if wish.demo else wish.upstream
     checkout = fetch_checkout(choice.release.upstream_commit, address=address, vendor=wish.vendor, say=say)
-    environment = choice.environment or make_environment(choice.release, choice.device, vendor=wish.vendor, say=say)
+    environment = choice.environment or make_environment(choice.release, choice.package, vendor=wish.vendor, say=say)
+    if choice.device == "gpu" and environment.kind == "locked":
+        # what was seen when it was made may be long ago: another driver, another GPU
+        say("asking TensorFlow which devices it sees")
+        now = use_environment(environment.python, device="gpu")
+        environment = msgspec.structs.replace(environment, devices=now.devices, diagnosis=now.diagnosis)
     return Setup(release=choice.release, device=choice.device, reason=choice.reason, checkout=checkout, environment=environment)
 
 
@@ -110,7 +126,7 @@ def foresee(choice: Choice, wish: Wish) -> Setup:
     checkout = Checkout(path=str(wish.vendor.resolve() / f"benchmarks-{commit[:12]}"), commit=commit, address=wish.upstream)
     environment = choice.environment
     if environment is None:
-        path, exists = planned_environment(choice.release, choice.device, find_pythons(), wish.vendor)
+        path, exists = planned_environment(choice.release, choice.package, find_pythons(), wish.vendor)
         interpreter = Path(path) / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
         environment = Environment(
             kind="locked" if exists else "to be made",

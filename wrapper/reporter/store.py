@@ -77,6 +77,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     """Every case asked for, in the order planned, so that a report shows those that an interrupted sweep never reached."""
     planned_trials: int = 0
     """How many trials were asked for; 0 where that is not known."""
+    load: tuple[str, ...] = ()
+    """Who else computed on this machine when the sweep began."""
 
 
 class Records(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,6 +33,10 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int | None = None
     """What the process holds on the device."""
 
+    def __str__(self) -> str:
+        who = f"{self.name} (process {self.pid})" if self.name else "a process that this system does not know"
+        return f"{who} on {'the CPUs' if self.device is None else f'GPU {self.device}'}, {self.share_percent:.0f} % of it in use"
+
     @property
     def computing(self) -> bool:
         """Whether it takes computing time now, beyond holding memory."""

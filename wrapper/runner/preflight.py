@@ -1,4 +1,4 @@
-"""What can be refused before the first trial: data that is not there, flags that this upstream does not know."""
+"""What is refused before the first trial: data that is not there, flags that upstream does not know, devices that TensorFlow does not see."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from wrapper.errors import UsageError
+from wrapper.bootstrapper.environment import Environment
+from wrapper.errors import FatalError, UsageError
 from wrapper.runner.plan import upstream_flags
 from wrapper.runner.sweep import Case
 
@@ -78,3 +79,23 @@ def leave_out(models: Sequence[str], missing: Sequence[str], *, typed: bool, rel
 
 def without(models: Mapping[str, tuple[int, ...]], absent: Sequence[str]) -> dict[str, tuple[int, ...]]:
     return {model: sizes for model, sizes in models.items() if model not in absent}
+
+
+def check_devices(cases: Sequence[Case], environment: Environment) -> None:
+    """Check that TensorFlow sees as many GPUs as the cases ask for.
+
+    Upstream places softly: what finds no GPU would train on the CPU, print `/gpu:0`, and exit with 0.
+
+    Raises:
+        FatalError: with the reason that TensorFlow gave.
+    """
+    asked = max((case.devices for case in cases if case.device == "gpu"), default=0)
+    seen = sum(device.kind == "GPU" for device in environment.devices)
+    if asked <= seen:
+        return
+    reasons = [*environment.diagnosis, *(["this build of TensorFlow is for the CPU alone"] if environment.cuda_built is None else [])]
+    because = f", which says: {reasons[0]}" if reasons else ""
+    raise FatalError(
+        f"{asked} GPU{'s' if asked > 1 else ''} asked for, and {seen} seen by TensorFlow {environment.tensorflow} in {environment.python}{because}",
+        "Mend that, ask for fewer with --devices or for --device cpu, or start all the same with --unproven-device",
+    )
