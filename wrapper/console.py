@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from wrapper.bootstrapper.release import Release
     from wrapper.bootstrapper.setup import Setup
     from wrapper.parser.output import Event
+    from wrapper.reporter.noise import Noise
     from wrapper.reporter.report import Report
     from wrapper.reporter.store import Trial
     from wrapper.runner.plan import PlannedTrial
@@ -129,6 +130,12 @@ class Console:
         for note in filter(None, (*report.notes, report.unfinished, report.notice)):
             self.say(note)
         self.say(f"report: {directory / 'report.md'}")
+
+    def show_noise(self, noise: Noise) -> None:
+        self.say(f"\nA {noise.mean_a:.2f}, B {noise.mean_b:.2f} images/sec, B/A {noise.ratio:.4f}, {noise.n} trials each of the same case in turn")
+        self.say(f"standard deviation of a trial: {noise.sd:.2%}")
+        self.say(f"smallest difference that can be told apart today: {noise.smallest_difference:.2%} with {noise.n} trials on each side")
+        self.say(f"with three trials on each side: {noise.smallest_difference_usual:.2%}")
 
     def _line(self) -> Text:
         seconds = time.monotonic() - self._started

@@ -29,7 +29,7 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
     """What all trials of a sweep share."""
 
     setup: Setup
-    directory: Path
+    directory: Path = Path()
     """The report's."""
     time_limit: float
     """Seconds for one trial."""

@@ -81,6 +81,12 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     models: Annotated[dict[str, BatchSizes], msgspec.Meta(min_length=1)]
     """Batch sizes per device for each model."""
     repeats: Repeats = 3
+    until: Annotated[float, msgspec.Meta(gt=0, le=100)] | None = None
+    """Go on repeating until each case's 95 % interval is within so many per cent of its mean."""
+    max_repeats: Repeats = 20
+    """With `until` or `budget`: no more repeats than this."""
+    budget: Seconds | None = None
+    """Seconds for the whole sweep; steps and repeats are planned so that it fits."""
     steps: Positive = 100
     warmup_steps: Positive = 10
     devices: Annotated[tuple[DeviceCount, ...], msgspec.Meta(min_length=1)] = (1,)
@@ -166,8 +172,11 @@ def check_sweep(raw: Mapping[str, Any], *, models: Mapping[str, str | None]) -> 
     values = {str(key): value for key, value in raw.items()}
     if "tensorflow" in values and not isinstance(values["tensorflow"], str | None):
         raise UsageError(f"tensorflow: {values['tensorflow']!r} is not text", 'Quote it: tensorflow: "1.10" (YAML reads 1.10 as the number 1.1)')
-    if isinstance(values.get("time_limit"), str):
-        values["time_limit"] = parse_duration(values["time_limit"], "time_limit")
+    for key in ("time_limit", "budget"):
+        if isinstance(values.get(key), str):
+            values[key] = parse_duration(values[key], key)
+    if isinstance(values.get("until"), str):
+        values["until"] = parse_percent(values["until"], "until")
     if isinstance(values.get("flags"), dict):
         values["flags"] = {name: _flag_text(value) for name, value in values["flags"].items()}
     for key in ("devices", "precisions", "xla"):
@@ -184,6 +193,18 @@ def check_sweep(raw: Mapping[str, Any], *, models: Mapping[str, str | None]) -> 
     sweep = _convert(values, Sweep, "")
     _check_meaning(sweep, models)
     return msgspec.structs.replace(sweep, data_dir=str(Path(sweep.data_dir).resolve()) if sweep.data_dir else None)
+
+
+def parse_percent(text: str, key: str) -> float:
+    """1.0 from "1%" or "1".
+
+    Raises:
+        UsageError: for anything else.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*%?", text.strip())
+    if not match:
+        raise UsageError(f"{key}: {text!r} is not a percentage", "Allowed: 1%, 0.5%")
+    return float(match[1])
 
 
 def parse_duration(text: str, key: str) -> float:

@@ -1,0 +1,175 @@
+"""The command line, and what its options come to."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import wrapper
+from wrapper.errors import UsageError
+
+if TYPE_CHECKING:
+    from wrapper.bootstrapper.setup import Wish
+    from wrapper.opening import Request
+
+# an installed copy, which has no project around it, works where it is called
+PROJECT = Path(wrapper.__file__).parents[1]
+HOME = PROJECT if (PROJECT / "setup.py").exists() else Path.cwd()
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    top = argparse.ArgumentParser(
+        prog="tfcnn",
+        allow_abbrev=False,
+        description="Run TensorFlow's official CNN benchmark, pinned to a TensorFlow release, three times a model, and say how fast this machine is.",
+    )
+    top.add_argument("--version", action="version", version=f"tfcnn {wrapper.__version__}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    run = commands.add_parser("run", allow_abbrev=False, help="bootstrap, run a sweep, report", description="Bootstrap, run a sweep, report.")
+    _add_wish(run)
+    _add_sweep(run)
+    _add_conduct(run)
+    run.add_argument("--resume", type=Path, metavar="DIR", help="go on with the sweep whose report is in DIR")
+    run.add_argument("--retry", type=int, action="append", metavar="INDEX", help="with --resume: run this trial again; may be repeated")
+    run.add_argument("--dry-run", action="store_true", help="print the plan with every command line, and start nothing")
+    noise = commands.add_parser("noise", allow_abbrev=False, help="run one case against itself, and say how small a difference can be told apart")
+    _add_wish(noise)
+    _add_sweep(noise)
+    _add_conduct(noise)
+    noise.add_argument("--pairs", type=int, default=5, metavar="N", help="trials on each side (default 5)")
+    bootstrap = commands.add_parser("bootstrap", allow_abbrev=False, help="fetch upstream and make the environment, and no more")
+    _add_wish(bootstrap)
+    commands.add_parser("releases", allow_abbrev=False, help="list the TensorFlow releases, and which of them this machine can run")
+    report = commands.add_parser("report", allow_abbrev=False, help="make a report again from its records")
+    report.add_argument("directory", type=Path, metavar="DIR")
+    return top
+
+
+def _add_wish(command: argparse.ArgumentParser) -> None:
+    group = command.add_argument_group("what to run on")
+    group.add_argument(
+        "--tensorflow",
+        metavar="RELEASE",
+        help="such as 1.12.0 or 2.21 (default: what --python has, else the newest that this machine's Pythons serve)",
+    )
+    group.add_argument("--python", metavar="PATH", help="an interpreter that has TensorFlow; it is used as it is, and the release is read from it")
+    group.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="default: the GPU where there is one")
+    group.add_argument("--upstream", metavar="ADDRESS", help="a mirror, a clone or a git bundle of tensorflow/benchmarks (also TFCNN_UPSTREAM)")
+    group.add_argument(
+        "--vendor",
+        type=Path,
+        default=HOME / "vendor",
+        metavar="DIR",
+        help="where upstream and environments are kept (default: the project's vendor/)",
+    )
+    group.add_argument("--demo", action="store_true", help="show the flow in a minute without TensorFlow, GPU or network; its figures mean nothing")
+
+
+def _add_conduct(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--reports", type=Path, default=HOME / "reports", metavar="DIR", help="where reports go (default: the project's reports/)")
+    command.add_argument("--unproven-device", action="store_true", help="start although TensorFlow sees too few GPUs; trials are judged all the same")
+    command.add_argument("--no-telemetry", action="store_true", help="sample nothing while trials run")
+    command.add_argument("--wait-idle", action="store_true", help="wait until nobody else computes on the devices and the host")
+
+
+def _add_sweep(command: argparse.ArgumentParser) -> None:
+    group = command.add_argument_group("what to run", "Each of these stands for the key of the same name in a sweep file, and goes over it.")
+    group.add_argument("--sweep", metavar="NAME_OR_FILE", help="all (default with a GPU), cpu (default without), official, smoke, or a YAML file")
+    group.add_argument(
+        "--models",
+        metavar="MODEL=BATCH,...",
+        help="such as resnet50=64,vgg16=32; a batch size is per device, and may be left out where the sweep has it",
+    )
+    group.add_argument("--repeats", type=int, metavar="N", help="trials of each case (default 3)")
+    group.add_argument("--steps", type=int, metavar="N", help="timed steps of a trial (default 100)")
+    group.add_argument("--warmup-steps", type=int, metavar="N", help="steps before the timed ones (default 10)")
+    group.add_argument("--devices", metavar="N,...", help="how many devices; several numbers make several cases")
+    group.add_argument("--precisions", metavar="P,...", help="fp32, fp16 or both")
+    group.add_argument("--xla", choices=("off", "on", "both"), help="XLA's automatic clustering")
+    group.add_argument("--forward-only", action="store_true", default=None, help="inference instead of training")
+    group.add_argument("--variable-update", metavar="WAY", help="parameter_server, replicated or independent")
+    group.add_argument("--data-dir", metavar="DIR", help="real data (default: upstream's synthetic data)")
+    group.add_argument("--data-name", metavar="NAME", help="upstream's data set: imagenet, cifar10, coco or librispeech")
+    group.add_argument("--flag", action="append", metavar="NAME=VALUE", help="one more upstream flag; may be repeated")
+    group.add_argument("--until", metavar="PERCENT", help="such as 1%%: repeat until each case's 95 %% interval is within this of its mean")
+    group.add_argument("--max-repeats", type=int, metavar="N", help="with --until or --budget: no more repeats than this (default 20)")
+    group.add_argument("--budget", metavar="DURATION", help="such as 30m: plan steps and repeats so that the whole sweep fits, and keep to it")
+    group.add_argument("--time-limit", metavar="DURATION", help="for one trial, such as 30m or 2h (default 2h)")
+
+
+def request(options: argparse.Namespace, given: list[str], keys: dict[str, Any], **more: Any) -> Request:
+    from wrapper.opening import Request
+
+    return Request(
+        wish=wish(options),
+        sweep=options.sweep,
+        overrides=keys,
+        reports=options.reports.resolve(),
+        telemetry=not options.no_telemetry,
+        wait_idle=options.wait_idle,
+        command=("tfcnn", *given),
+        **more,
+    )
+
+
+def wish(options: argparse.Namespace) -> Wish:
+    from wrapper.bootstrapper.setup import Wish
+    from wrapper.bootstrapper.upstream import DEFAULT_ADDRESS, check_address
+
+    return Wish(
+        tensorflow=options.tensorflow,
+        python=options.python,
+        device=options.device,
+        upstream=check_address(options.upstream or os.environ.get("TFCNN_UPSTREAM") or DEFAULT_ADDRESS),
+        vendor=options.vendor.resolve(),
+        demo=options.demo,
+        unproven_device=getattr(options, "unproven_device", False),
+    )
+
+
+def overrides(options: argparse.Namespace) -> dict[str, Any]:
+    """The keys of the sweep that flags set, as YAML would give them."""
+    keys = (
+        "repeats",
+        "steps",
+        "warmup_steps",
+        "forward_only",
+        "variable_update",
+        "data_dir",
+        "data_name",
+        "time_limit",
+        "until",
+        "max_repeats",
+        "budget",
+    )
+    keys_set = {key: getattr(options, key) for key in keys if getattr(options, key) is not None}
+    if options.models is not None:
+        keys_set["models"] = _models(options.models)
+    if options.devices is not None:
+        keys_set["devices"] = [_whole_number(number, "--devices") for number in options.devices.split(",")]
+    if options.precisions is not None:
+        keys_set["precisions"] = options.precisions.split(",")
+    if options.xla is not None:
+        keys_set["xla"] = {"off": [False], "on": [True], "both": [False, True]}[options.xla]
+    if options.flag is not None:
+        pairs = [text.removeprefix("--").partition("=") for text in options.flag]
+        keys_set["flags"] = {name: value if equals else "true" for name, equals, value in pairs}
+    return keys_set
+
+
+def _models(text: str) -> dict[str, tuple[int, ...]]:
+    models: dict[str, tuple[int, ...]] = {}
+    for part in text.split(","):
+        name, equals, size = part.strip().partition("=")
+        models[name] = models.get(name, ()) + ((_whole_number(size, f"--models {name}"),) if equals else ())
+    return models
+
+
+def _whole_number(text: str, flag: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(f"{flag}: {text!r} is not a whole number") from None

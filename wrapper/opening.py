@@ -1,0 +1,141 @@
+"""What was asked for, what it comes to, and the record that it opens."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+import wrapper
+from wrapper.bootstrapper.host import Gpu, Host
+from wrapper.bootstrapper.setup import Choice, Setup, Wish, decide_device
+from wrapper.errors import UsageError
+from wrapper.parser.output import Event
+from wrapper.reporter.report import Report
+from wrapper.reporter.store import Session, Trial, check_resumable, create_report_directory, read_session, write_session
+from wrapper.runner.load import other_load
+from wrapper.runner.plan import PlannedTrial, expand
+from wrapper.runner.preflight import check_data_dir, leave_out, without
+from wrapper.runner.sweep import Case, Sweep, check_sweep, load_models, load_sweep
+
+WAIT_S = 30.0
+"""Between two looks at who else computes."""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What `tfcnn run` was asked for."""
+
+    wish: Wish
+    sweep: str | None = None
+    """A shipped sweep or a file; None: the default for the device."""
+    overrides: dict[str, Any] = {}
+    """Keys of the sweep that flags set."""
+    reports: Path
+    resume: Path | None = None
+    retry: tuple[int, ...] = ()
+    """Indices of trials to run again, with `resume`."""
+    telemetry: bool = True
+    wait_idle: bool = False
+    """Wait until nobody else computes here."""
+    command: tuple[str, ...] = ()
+
+
+class Watch(Protocol):
+    """What the pipeline tells whoever watches it run."""
+
+    def say(self, text: str) -> None: ...
+    def show_plan(self, setup: Setup, sweep: Sweep, host: Host, trials: tuple[PlannedTrial, ...]) -> None: ...
+    def trial_started(self, planned: PlannedTrial, done: int, total: int) -> None: ...
+    def line(self, event: Event, seconds: float) -> None: ...
+    def trial_ended(self, trial: Trial) -> None: ...
+    def show_report(self, report: Report, directory: Path) -> None: ...
+
+
+def what_was_asked(request: Request) -> tuple[Sweep, Wish]:
+    """The sweep and the wish; from the records where a sweep is resumed."""
+    wish = request.wish
+    if request.resume is None:
+        default = "demo" if wish.demo else {"gpu": "all", "cpu": "cpu"}[decide_device(wish.device)[0]]
+        sweep = load_sweep(request.sweep or default, request.overrides)
+        named = sweep.device if request.sweep else "auto"
+        device = wish.device if wish.device != "auto" else named
+        return sweep, msgspec.structs.replace(wish, tensorflow=wish.tensorflow or sweep.tensorflow, device=device)
+    if request.sweep or request.overrides:
+        raise UsageError("--resume goes on with the sweep as it was", "Leave the sweep and its keys out")
+    session = read_session(request.resume)
+    given = session.environment["kind"] == "given"
+    wish = msgspec.structs.replace(
+        wish,
+        tensorflow=None if given or session.demo else session.release["tensorflow"],
+        python=session.environment["python"] if given else None,
+        device=session.device,
+        demo=session.demo,
+    )
+    return check_sweep(session.sweep, models=load_models()), wish
+
+
+def list_cases(request: Request, sweep: Sweep, choice: Choice, watch: Watch) -> tuple[Sweep, tuple[Case, ...]]:
+    """The cases that this release can run, and the sweep without the others."""
+    typed = "models" in request.overrides
+    absent = leave_out(tuple(sweep.models), choice.release.missing_models, typed=typed, release=choice.release.tensorflow)
+    for model in absent:
+        watch.say(f"left out: {model}, which upstream can't run with TensorFlow {choice.release.tensorflow}")
+    sweep = msgspec.structs.replace(sweep, models=without(sweep.models, absent))
+    cases = expand(sweep, device=choice.device, data_names=load_models())
+    check_data_dir(cases)
+    return sweep, cases
+
+
+def open_report(request: Request, session: Session, watch: Watch) -> Path:
+    """The report's directory: a new one, or the one to go on with, if nothing that matters has changed since."""
+    if request.resume is None:
+        directory = create_report_directory(request.reports, session)
+        write_session(directory, session)
+        return directory
+    for note in check_resumable(read_session(request.resume), session):
+        watch.say(f"note: {note}")
+    return request.resume
+
+
+def see_load(host: Host, request: Request, watch: Watch) -> tuple[str, ...]:
+    """Who else computes on the devices and the host before the first trial, said and kept; with `wait_idle` waited for."""
+    devices = [gpu.index for gpu in nvidia(host)]
+    while True:
+        load = tuple(str(one) for one in other_load(devices) if one.computing)
+        for one in load:
+            watch.say(f"busy: {one}")
+        if not load or not request.wait_idle:
+            return load
+        watch.say("waiting until that ends (Ctrl-C to give up)")
+        time.sleep(WAIT_S)
+
+
+def nvidia(host: Host) -> tuple[Gpu, ...]:
+    """The GPUs that NVML can watch."""
+    return tuple(gpu for gpu in host.gpus if gpu.vendor == "NVIDIA")
+
+
+def describe(request: Request, sweep: Sweep, setup: Setup, host: Host, cases: tuple[Case, ...], load: tuple[str, ...]) -> Session:
+    """Everything that holds for the whole sweep, for session.json."""
+    return Session(
+        demo=setup.environment.kind == "demo",
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        sweep=msgspec.to_builtins(sweep),
+        release=msgspec.to_builtins(setup.release),
+        upstream={"address": setup.checkout.address, "commit": setup.checkout.commit, "ref": setup.release.upstream_ref},
+        environment=msgspec.to_builtins(setup.environment),
+        host=msgspec.to_builtins(host),
+        versions={"tfcnn": wrapper.__version__, "python": platform.python_version()}
+        | {name: metadata.version(name) for name in ("GitPython", "pandas", "PyYAML", "msgspec", "psutil", "nvidia-ml-py", "uv")},
+        command=request.command,
+        choice=setup.reason,
+        device=setup.device,
+        cases=cases,
+        planned_trials=len(cases) * sweep.repeats,
+        load=load,
+    )
