@@ -78,8 +78,8 @@ def test_means_are_those_of_the_totals(tmp_path: Path, make_session: Any, mixed:
         "Warnings",
     )
     # sd is the root of 13 (test_analysis), 95 % interval 4.303 * 3.606 / 1.732 = 8.957.
-    assert report.headline.rows[0] == ("resnet50", "64", "103.0 ± 9.0", "3", "3.5 %", "100.00 to 107.00", "–", "–")
-    assert report.headline.rows[1][2:] == ("4050 ± 635", "2", "1.7 %", "4000.00 to 4100.00", "1 out_of_memory", "1 nan_loss")
+    assert report.headline.rows[0] == ("resnet50", "64", "103.0 ± 9.0", "3", "3.5 %", "100.00 to 107.00", "–", "unstable")
+    assert report.headline.rows[1][2:] == ("4050 ± 635", "2", "1.7 %", "4000.00 to 4100.00", "1 out_of_memory", "1 nan_loss, too_few")
     assert (report.valid, report.done, len(report.failures)) == (5, 6, 1)
     resnet50, alexnet = _rows(tmp_path)
     assert (resnet50["model"], resnet50["n"], resnet50["images_per_sec_mean"], resnet50["totals"]) == (

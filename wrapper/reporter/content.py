@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
+from wrapper.parser.verdict import Warning
 from wrapper.reporter.analysis import Summary, failure, summarise
+from wrapper.reporter.checks import check_case
 from wrapper.reporter.facts import hardware
 from wrapper.reporter.headline import Headline, headline, labels
-from wrapper.reporter.store import Records, Session
+from wrapper.reporter.numerics import KnownLosses, Numerics, numerics
+from wrapper.reporter.store import Records, Session, Trial
 from wrapper.runner.sweep import Case
 
 DEMO_NOTICE = "DEMO: these figures come from a stand-in, not from TensorFlow, and can't be compared with anything"
@@ -37,6 +42,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     failures: tuple[Failure, ...]
     summaries: tuple[Summary, ...]
     labels: dict[Case, str]
+    case_warnings: dict[Case, tuple[Warning, ...]]
+    """On the repeats of a case together; those on one trial stand with it."""
+    numerics: dict[Case, Numerics]
+    """The losses of each case beside the known series."""
     valid: int
     """Trials with a valid figure."""
     done: int
@@ -47,14 +56,23 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """On the records themselves."""
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """A line for each of `case_warnings`."""
+        return tuple(f"{self.labels[case]}: {warning.kind}: {warning.detail}" for case, found in self.case_warnings.items() for warning in found)
+
+    @property
     def unfinished(self) -> str:
         """How far an unfinished sweep got, empty for a finished one."""
         return f"{self.done} of {self.planned} trials done" if self.done < self.planned else ""
 
 
-def compose(session: Session, records: Records) -> Report:
-    """What the report says, from the records."""
+def compose(session: Session, records: Records, known_losses: Sequence[KnownLosses]) -> Report:
+    """What the report says, from the records and the series of losses that others saw."""
     summaries = summarise(records.trials, session.cases)
+    by_case: dict[Case, list[Trial]] = {summary.case: [] for summary in summaries}
+    for trial in records.trials:
+        by_case[trial.case].append(trial)
+    case_warnings = {case: check_case(trials) for case, trials in by_case.items()}
     names = labels([summary.case for summary in summaries])
     failures = tuple(
         Failure(
@@ -73,10 +91,12 @@ def compose(session: Session, records: Records) -> Report:
     return Report(
         title=f"DEMO on {hardware(session)}" if session.demo else f"Images per second: TensorFlow {release} on {hardware(session)}",
         notice=DEMO_NOTICE if session.demo else "",
-        headline=headline(summaries),
+        headline=headline(summaries, case_warnings),
         failures=failures,
         summaries=summaries,
         labels=names,
+        case_warnings=case_warnings,
+        numerics={case: numerics(trials, known_losses) for case, trials in by_case.items()},
         valid=len(records.trials) - len(failures),
         done=sum(trial.judgement.verdict != "interrupted" for trial in records.trials),
         planned=session.planned_trials,

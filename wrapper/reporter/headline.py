@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from wrapper.parser.verdict import Warning
 from wrapper.reporter.analysis import Summary
 from wrapper.runner.sweep import Case
 
@@ -24,10 +25,10 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
     """Settings that all cases share; the others are columns."""
 
 
-def headline(summaries: Sequence[Summary]) -> Headline:
-    """Make the table; a setting gets a column only where cases differ in it."""
+def headline(summaries: Sequence[Summary], case_warnings: Mapping[Case, Sequence[Warning]]) -> Headline:
+    """Make the table; a setting gets a column only where cases differ in it. Warnings on trials are counted, those on a case are named."""
     common, varying = _common_and_varying([summary.case for summary in summaries])
-    failed, warned = any(summary.failed for summary in summaries), any(summary.warnings for summary in summaries)
+    failed, warned = any(summary.failed for summary in summaries), any(summary.warnings or case_warnings[summary.case] for summary in summaries)
     headers = ["Model", "Batch size per device", *varying, "Images/sec (mean ± 95 % interval)", "n", "Spread (sd)", "Min to max"]
     headers += ["Failed"] if failed else []
     headers += ["Warnings"] if warned else []
@@ -38,7 +39,7 @@ def headline(summaries: Sequence[Summary]) -> Headline:
         row.append("–" if summary.sd_percent is None else f"{significant(summary.sd_percent, 2)} %")
         row.append("–" if summary.min is None or summary.max is None else f"{summary.min:.2f} to {summary.max:.2f}")
         row += [_counts(summary.failed)] if failed else []
-        row += [_counts(summary.warnings)] if warned else []
+        row += [_counts(summary.warnings, [warning.kind for warning in case_warnings[case]])] if warned else []
         rows.append(tuple(row))
     align = "lr" + "l" * len(varying) + "rrrr" + "l" * (failed + warned)
     return Headline(headers=tuple(headers), rows=tuple(rows), align=align, common=common)
@@ -91,5 +92,5 @@ def _spoken(name: str, value: str) -> str:
     return value if name in {"Mode", "Devices", "Precision", "Variable update"} else f"{name} {value}"
 
 
-def _counts(counted: dict[str, int]) -> str:
-    return ", ".join(f"{number} {name}" for name, number in counted.items()) or "–"
+def _counts(counted: dict[str, int], named: Sequence[str] = ()) -> str:
+    return ", ".join([*(f"{number} {name}" for name, number in counted.items()), *named]) or "–"

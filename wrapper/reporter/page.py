@@ -46,7 +46,9 @@ def page(session: Session, trials: Sequence[Trial], report: Report) -> str:
         picture_text=_picture_text(report),
         failure_table=_failure_table(report),
         retry_commands=_retry_commands(report),
+        case_warning_table=_case_warning_table(report),
         warning_table=_warning_table(trials, report),
+        numerics=[(report.labels[summary.case], str(report.numerics[summary.case])) for summary in report.summaries if summary.n],
         notes=report.notes,
         host_table=table(("Part", "What it is"), host_rows(session.host)),
         software_table=table(("Part", "What it is"), software_rows(session)),
@@ -71,6 +73,11 @@ def _failure_table(report: Report) -> Markdown | None:
 
 def _retry_commands(report: Report) -> Markdown:
     return code_block(f"tfcnn run --resume DIR --retry {failed.index}" for failed in report.failures[:_RETRIES_SHOWN])
+
+
+def _case_warning_table(report: Report) -> Markdown | None:
+    rows = [(report.labels[case], warning.kind, _short(warning.detail)) for case, found in report.case_warnings.items() for warning in found]
+    return table(("Case", "Warning", "Because"), rows) if rows else None
 
 
 def _warning_table(trials: Sequence[Trial], report: Report) -> Markdown | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from wrapper.reporter.chart import picture
 from wrapper.reporter.content import Report, compose
 from wrapper.reporter.files import write_text_atomically
+from wrapper.reporter.numerics import load_known_losses
 from wrapper.reporter.page import page
 from wrapper.reporter.results import results_csv, results_json
 from wrapper.reporter.store import read_records, read_session
@@ -29,7 +30,7 @@ def write_report(directory: Path) -> Report:
         FatalError: the records are missing or damaged, or the files can't be written.
     """
     session, records = read_session(directory), read_records(directory)
-    report = compose(session, records)
+    report = compose(session, records, load_known_losses())
     texts = (
         page(session, records.trials, report),
         results_csv(session, records.trials, report),

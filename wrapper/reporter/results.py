@@ -23,7 +23,7 @@ def results_csv(session: Session, trials: Sequence[Trial], report: Report) -> st
     for trial in trials:
         if (value := figure(trial)) is not None:
             totals.setdefault(trial.case, []).append(f"{value:.2f}")
-    rows = [_csv_row(session, summary, totals.get(summary.case, []), report.notice) for summary in report.summaries]
+    rows = [_csv_row(session, summary, totals.get(summary.case, []), report) for summary in report.summaries]
     table = pandas.DataFrame([{name: _csv_cell(value) for name, value in row.items()} for row in rows], columns=list(rows[0]) if rows else ["notice"])
     return str(table.to_csv(index=False, lineterminator="\n"))
 
@@ -36,10 +36,17 @@ def results_json(session: Session, trials: Sequence[Trial], report: Report) -> s
         "unfinished": report.unfinished,
         "notes": report.notes,
         "session": session,
-        "summaries": [{"label": report.labels[summary.case], "notice": report.notice, "summary": summary} for summary in report.summaries],
+        "summaries": [
+            {"label": report.labels[summary.case], "notice": report.notice, "summary": summary} | _checked(report, summary.case)
+            for summary in report.summaries
+        ],
         "trials": [_json_trial(trial, report) for trial in trials],
     }
     return msgspec.json.format(msgspec.json.encode(content), indent=1).decode() + "\n"
+
+
+def _checked(report: Report, case: Case) -> dict[str, Any]:
+    return {"case_warnings": report.case_warnings[case], "numerics": report.numerics[case]}
 
 
 def _json_trial(trial: Trial, report: Report) -> dict[str, Any]:
@@ -64,10 +71,10 @@ def _json_trial(trial: Trial, report: Report) -> dict[str, Any]:
     }
 
 
-def _csv_row(session: Session, summary: Summary, totals: list[str], notice: str) -> dict[str, Any]:
+def _csv_row(session: Session, summary: Summary, totals: list[str], report: Report) -> dict[str, Any]:
     case = summary.case
     return {
-        "notice": notice,
+        "notice": report.notice,
         "tensorflow": session.release.get("tensorflow", ""),
         "upstream_commit": session.upstream.get("commit", ""),
         "verified": session.release.get("verified", False),
@@ -98,6 +105,8 @@ def _csv_row(session: Session, summary: Summary, totals: list[str], notice: str)
         "failed": sum(summary.failed.values()),
         "verdicts": " ".join(f"{name}:{number}" for name, number in summary.failed.items()),
         "warnings": " ".join(f"{name}:{number}" for name, number in summary.warnings.items()),
+        "case_warnings": " ".join(warning.kind for warning in report.case_warnings[case]),
+        "numerics": report.numerics[case].finding,
     }
 
 
