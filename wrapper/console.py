@@ -121,6 +121,8 @@ class Console:
             table.add_row(*map(_clean, row))
         self._terminal.print(table)
         self.say("; ".join(f"{name}: {value}" for name, value in report.headline.common.items()))
+        for line in report.warnings:
+            self.say(f"note: {line}")
         if report.failures:
             self.say(f"\n{len(report.failures)} trials without a valid figure")
             for failure in report.failures:
