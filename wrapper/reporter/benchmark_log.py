@@ -1,0 +1,115 @@
+"""What upstream writes with `--benchmark_log_dir`: benchmark_run.log says what ran, metric.log how fast. Both are JSON lines, appended run by run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from wrapper.parser.line import readable
+from wrapper.parser.output import Output, Step
+from wrapper.parser.stderr import StderrSummary
+from wrapper.reporter.foreign_log import Refusal, Row, row_of, shown
+
+METRIC_FILE, RUN_FILE = "metric.log", "benchmark_run.log"
+
+_HEADER_KEYS = {
+    "model": "Model",
+    "mode": "Mode",
+    "batch_size": "Batch size global",
+    "batch_size_per_device": "Batch size per device",
+    "num_batches": "Num batches",
+    "devices": "Devices",
+    "data_format": "Data format",
+    "optimizer": "Optimizer",
+}
+"""A run's parameters, and the keys of the header that say the same."""
+T = TypeVar("T")
+
+
+class _Parameter(msgspec.Struct):
+    name: str
+    string_value: str | None = None
+    long_value: int | None = None
+    float_value: float | None = None
+
+
+class _Gpus(msgspec.Struct, frozen=True):
+    model: str | None = None
+
+
+class _Machine(msgspec.Struct, frozen=True):
+    gpu_info: _Gpus | None = None
+
+
+class _Run(msgspec.Struct):
+    run_parameters: tuple[_Parameter, ...]
+    run_date: str = ""
+    tensorflow_version: dict[str, str] = {}
+    machine_config: _Machine = _Machine()
+
+
+class _Metric(msgspec.Struct):
+    name: str
+    value: float
+    global_step: int | None = None
+    extras: tuple[dict[str, str], ...] = ()
+
+
+def read_benchmark_log(path: Path) -> Row | Refusal:
+    """Read the last run that was logged.
+
+    Args:
+        path: metric.log, with benchmark_run.log beside it.
+
+    Raises:
+        OSError: a file can't be read.
+    """
+    runs, metrics = _read(path.with_name(RUN_FILE), _Run), _read(path, _Metric)
+    if not runs or not metrics:
+        return Refusal(path=shown(path), reason=f"no {METRIC_FILE} and {RUN_FILE} of upstream's")
+    run = runs[-1][1]
+    header = {_HEADER_KEYS[one.name]: _text(one) for one in run.run_parameters if one.name in _HEADER_KEYS}
+    steps: list[Step] = []
+    totals: dict[int, float] = {}
+    for number, metric in metrics:
+        if metric.name == "average_examples_per_sec":
+            totals[number] = metric.value
+        elif metric.name == "current_examples_per_sec" and metric.global_step is not None:
+            if steps and metric.global_step <= steps[-1].step:
+                steps, totals = [], {}  # here the next run starts
+            steps.append(Step(metric.global_step, metric.value, 0.0, 0.0, _loss(metric), number))
+    output = Output(header=header, steps=tuple(steps), stage="steps", totals=tuple(totals.values()), total_lines=tuple(totals), step_header_line=1)
+    gpu, version = run.machine_config.gpu_info, run.tensorflow_version.get("version")
+    return msgspec.structs.replace(
+        row_of(path, output, StderrSummary(), {}),
+        gpu=readable(gpu.model) if gpu and gpu.model else None,
+        tensorflow=readable(version) if version else None,
+        date=readable(run.run_date[:10]) or None,
+    )
+
+
+def _read(path: Path, kind: type[T]) -> list[tuple[int, T]]:
+    """The lines that hold what is looked for, with their numbers; the rest is passed over."""
+    found = []
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                found.append((number, msgspec.json.decode(line, type=kind)))
+            except msgspec.DecodeError:
+                continue
+    return found
+
+
+def _text(parameter: _Parameter) -> str:
+    if parameter.float_value is not None:
+        return f"{parameter.float_value:.0f}"
+    return readable(str(parameter.string_value if parameter.long_value is None else parameter.long_value))
+
+
+def _loss(metric: _Metric) -> float | None:
+    try:
+        return next((float(extra["value"]) for extra in metric.extras if extra.get("name") == "loss"), None)
+    except (KeyError, ValueError):
+        return None

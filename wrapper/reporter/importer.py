@@ -1,0 +1,204 @@
+"""Other people's logs, as rows, as references and as reports to compare."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from wrapper.errors import FatalError
+from wrapper.process import Execution
+from wrapper.reporter.analysis import Summary, failure, figure, summarise
+from wrapper.reporter.benchmark_log import METRIC_FILE, RUN_FILE, read_benchmark_log
+from wrapper.reporter.foreign_log import Refusal, Row, read_log, shown
+from wrapper.reporter.markdown import clean
+from wrapper.reporter.matching import Conditions, conditions_of, references_from
+from wrapper.reporter.reference import Reference, canonical_gpu, load_gpus
+from wrapper.reporter.store import SESSION_FILE, Trial, read_session, read_trials
+
+_COLUMNS = (
+    *("path", "images_per_sec", "model", "mode", "batch_size_per_device", "device", "devices"),
+    *("precision", "xla", "data", "variable_update", "nan_loss", "ranks"),
+    *("verdict", "reason", "machine", "gpu", "tensorflow", "date", "notes"),
+)
+
+
+class Imported(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found."""
+
+    rows: tuple[Row, ...]
+    """One for each log, also without a valid figure."""
+    refused: tuple[Refusal, ...]
+    """Files and directories that are no logs, or can't be read."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many logs by verdict, then how many files were refused by reason, most first."""
+        verdicts = Counter(row.judgement.verdict for row in self.rows)
+        return dict(verdicts.most_common()) | dict(Counter(refusal.reason for refusal in self.refused).most_common())
+
+
+class ImportedReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The logs of one machine and release, ready for `comparison.compare`."""
+
+    conditions: Conditions
+    summaries: tuple[Summary, ...]
+
+
+def import_logs(paths: Iterable[Path]) -> Imported:
+    """Read logs of upstream's standard output, `--benchmark_log_dir` directories and our own report directories.
+
+    Args:
+        paths: files, or directories that are searched; links to directories are not followed.
+
+    Raises:
+        FatalError: a path does not exist.
+    """
+    found = [item for path in paths for item in _below(path)]
+    return Imported(rows=tuple(item for item in found if isinstance(item, Row)), refused=tuple(item for item in found if isinstance(item, Refusal)))
+
+
+def rows_csv(rows: Iterable[Row]) -> str:
+    """One line a log; what is not stated or not valid is an empty cell."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(_COLUMNS)
+    table.writerows([_cell(value) for value in _cells(row)] for row in rows)
+    return text.getvalue()
+
+
+def as_references(rows: Iterable[Row], source_name: str) -> tuple[Reference, ...]:
+    """The valid figures as references; a condition that the log doesn't state stays unstated.
+
+    Args:
+        source_name: what the source of the references is to be called.
+    """
+    rows = [row for row in rows if row.judgement.images_per_sec is not None]
+    gpus = _canonical(rows)
+    return tuple(_reference(row, _conditions(row, gpus, source_name)) for row in rows)
+
+
+def as_reports(rows: Iterable[Row], source_name: str) -> tuple[ImportedReport, ...]:
+    """The logs as reports, one for each machine, GPU and release; logs of the same case are its repeats.
+
+    A log without a word on precision or data is left out, because a report's case must have them. XLA, the parameter device and the number of
+    warm-up steps are upstream's default where they are not stated.
+
+    Args:
+        source_name: begins the name of each report.
+    """
+    rows = [row for row in rows if not row.unstated & {"precision", "data"}]
+    gpus = _canonical(rows)
+    groups: dict[Conditions, list[Trial]] = {}
+    for row in rows:
+        name = f"{source_name} {row.machine}" if row.machine else source_name
+        groups.setdefault(_conditions(row, gpus, name), []).append(_trial(row))
+    return tuple(ImportedReport(conditions=conditions, summaries=summarise(trials)) for conditions, trials in groups.items())
+
+
+def _below(path: Path) -> Iterator[Row | Refusal]:
+    if not path.is_dir():
+        if not os.path.lexists(path):
+            raise FatalError(f"there is no {shown(path)} to import", "Name a log, or a directory that holds logs")
+        yield _read(path)
+        return
+    unreadable: list[OSError] = []
+    for directory, directories, files in os.walk(path, onerror=unreadable.append):
+        if SESSION_FILE in files:
+            directories.clear()
+            yield from _own_report(Path(directory))
+            continue
+        directories.sort()
+        yield from (_read(Path(directory, file)) for file in sorted(files) if not _is_part(file, files))
+    yield from (Refusal(path=shown(Path(str(error.filename))), reason=f"can't be read: {error.strerror}") for error in unreadable)
+
+
+def _is_part(file: str, files: Container[str]) -> bool:
+    """Whether a file is read with another one beside it."""
+    return (file == RUN_FILE and METRIC_FILE in files) or (file.endswith(".stderr") and f"{file.removesuffix('.stderr')}.stdout" in files)
+
+
+def _read(path: Path) -> Row | Refusal:
+    try:
+        if not path.is_file():  # opening a pipe would wait for ever
+            return Refusal(path=shown(path), reason="not a file")
+        return read_benchmark_log(path) if path.name == METRIC_FILE else read_log(path)
+    except OSError as error:
+        return Refusal(path=shown(path), reason=f"can't be read: {error.strerror}")
+
+
+def _own_report(directory: Path) -> Iterator[Row | Refusal]:
+    try:
+        session, trials = read_session(directory), read_trials(directory)
+    except FatalError as error:
+        yield Refusal(path=shown(directory), reason=error.what)
+        return
+    if session.demo:
+        yield Refusal(path=shown(directory), reason="a demo, whose figures can't be compared with anything")
+        return
+    conditions = conditions_of(session, directory.name)
+    for trial in trials:
+        yield Row(
+            path=shown(directory / trial.log),
+            case=trial.case,
+            judgement=msgspec.structs.replace(trial.judgement, verdict=failure(trial) or "ok", images_per_sec=figure(trial)),
+            machine=directory.name,
+            gpu=conditions.gpu,
+            tensorflow=conditions.tensorflow,
+            date=trial.execution.started[:10],
+        )
+
+
+def _canonical(rows: Iterable[Row]) -> dict[str, str]:
+    """The names of the references' table for the GPUs that have one there."""
+    table = load_gpus()
+    names = {row.gpu: canonical_gpu(row.gpu, table) for row in rows if row.gpu}
+    return {name: known for name, known in names.items() if known}
+
+
+def _conditions(row: Row, gpus: Mapping[str, str], name: str) -> Conditions:
+    gpu = gpus.get(row.gpu, row.gpu) if row.gpu else row.machine or f"unknown {row.case.device.upper()}"
+    return Conditions(name=name, gpu=gpu, tensorflow=row.tensorflow or "")
+
+
+def _reference(row: Row, conditions: Conditions) -> Reference:
+    (reference,) = references_from(summarise([_trial(row)]), conditions)
+    return msgspec.structs.replace(
+        reference,
+        row=row.path,
+        machine=row.machine,
+        parameter_device=None,
+        flags=None,
+        warmup_steps=None,
+        loss_nan=row.nan_loss,
+        date=row.date,
+        setup="distortions" if ("distortions", "true") in row.case.flags else None,
+        caution="; ".join(row.notes) or None,
+        **dict.fromkeys(row.unstated),
+    )
+
+
+def _trial(row: Row) -> Trial:
+    execution = Execution(exit_code=None, started=row.date or "", seconds=0.0)
+    return Trial(index=1, case=row.case, repeat=1, command=(), execution=execution, judgement=row.judgement, log=row.path)
+
+
+def _cells(row: Row) -> tuple[object, ...]:
+    """By `_COLUMNS`."""
+    case, judgement = row.case, row.judgement
+    return (
+        *(row.path, judgement.images_per_sec, case.model, case.mode, case.batch_size or None, case.device, case.devices or None),
+        *(row.stated("precision"), row.stated("xla"), row.stated("data"), row.stated("variable_update"), row.nan_loss, row.ranks),
+        *(judgement.verdict, judgement.reason, row.machine, row.gpu, row.tensorflow, row.date, "; ".join(row.notes)),
+    )
+
+
+def _cell(value: object) -> object:
+    """Text on one line that no spreadsheet takes for a formula, as in results.csv."""
+    text = clean(value) if isinstance(value, str) else value
+    return f"'{text}" if isinstance(text, str) and text.startswith(("=", "+", "-", "@")) else text
