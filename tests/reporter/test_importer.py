@@ -96,6 +96,10 @@ class TestTree:
         assert (row.case.mode, row.stated("data"), row.stated("precision")) == ("training", "synthetic", "fp32")
         assert {note.split()[4] for note in row.notes} == {"model", "batch_size", "devices", "variable_update", "forward_only", "data"}
 
+    def test_the_data_set_is_part_of_the_case(self, tmp_path: Path) -> None:
+        tree_log(tmp_path, "m.logs/syn-replicated-fp32-1gpus/resnet50-64", log().replace("imagenet (syn", "cifar10 (syn"))
+        assert (one(tmp_path).case.data_name, one(tmp_path).judgement.verdict) == ("cifar10", "ok")
+
     def test_distortions_are_another_case(self, tmp_path: Path) -> None:
         real = log().replace("imagenet (synthetic)", "imagenet")
         tree_log(tmp_path, "m.logs/real-replicated-fp32-1gpus/resnet50-64", real)
@@ -235,6 +239,7 @@ class TestBenchmarkLogDir:
         parameters = [
             {"name": "model", "string_value": "alexnet"},
             {"name": "mode", "string_value": "training"},
+            {"name": "dataset", "string_value": "cifar10"},
             {"name": "batch_size", "long_value": 512},
             {"name": "batch_size_per_device", "float_value": 512.0},
             {"name": "devices", "string_value": "['/gpu:0']"},
@@ -270,7 +275,8 @@ class TestBenchmarkLogDir:
             "2019-04-01",
         )
         assert row.unstated == {"precision", "xla", "data", "variable_update"}
-        assert as_references([row], "x")[0].data is None
+        (reference,) = as_references([row], "x")
+        assert (reference.data, reference.data_set, reference.precision) == (None, "cifar10", None)
 
     def test_an_earlier_total_is_not_that_of_a_broken_last_run(self, tmp_path: Path) -> None:
         self.write(tmp_path, self.run(6000.5), self.run(None))

@@ -14,17 +14,6 @@ from wrapper.reporter.foreign_log import Refusal, Row, row_of, shown
 
 METRIC_FILE, RUN_FILE = "metric.log", "benchmark_run.log"
 
-_HEADER_KEYS = {
-    "model": "Model",
-    "mode": "Mode",
-    "batch_size": "Batch size global",
-    "batch_size_per_device": "Batch size per device",
-    "num_batches": "Num batches",
-    "devices": "Devices",
-    "data_format": "Data format",
-    "optimizer": "Optimizer",
-}
-"""A run's parameters, and the keys of the header that say the same."""
 T = TypeVar("T")
 
 
@@ -70,7 +59,10 @@ def read_benchmark_log(path: Path) -> Row | Refusal:
     if not runs or not metrics:
         return Refusal(path=shown(path), reason=f"no {METRIC_FILE} and {RUN_FILE} of upstream's")
     run = runs[-1][1]
-    header = {_HEADER_KEYS[one.name]: _text(one) for one in run.run_parameters if one.name in _HEADER_KEYS}
+    # The parameters are named like the header's keys, and don't tell synthetic from real data.
+    header = {one.name.replace("_", " ").capitalize(): _text(one) for one in run.run_parameters}
+    data_set = header.pop("Dataset", "imagenet")
+    header["Batch size global"] = header.get("Batch size", "")
     steps: list[Step] = []
     totals: dict[int, float] = {}
     for number, metric in metrics:
@@ -83,7 +75,7 @@ def read_benchmark_log(path: Path) -> Row | Refusal:
     output = Output(header=header, steps=tuple(steps), stage="steps", totals=tuple(totals.values()), total_lines=tuple(totals), step_header_line=1)
     gpu, version = run.machine_config.gpu_info, run.tensorflow_version.get("version")
     return msgspec.structs.replace(
-        row_of(path, output, StderrSummary(), {}),
+        row_of(path, output, StderrSummary(), {} if data_set == "imagenet" else {"data_name": data_set}),
         gpu=readable(gpu.model) if gpu and gpu.model else None,
         tensorflow=readable(version) if version else None,
         date=readable(run.run_date[:10]) or None,

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from wrapper.parser.blocks import BLOCK, file_blocks
+from wrapper.parser.blocks import BLOCK, file_blocks, line_blocks
 from wrapper.parser.line import readable
 from wrapper.parser.output import Output, parse
 from wrapper.parser.remedies import remedy_of
@@ -100,7 +100,7 @@ def read_log(path: Path) -> Row | Refusal:
         return Refusal(path=shown(path), reason="no output of the benchmark in it")
     command, date = _COMMAND.search(head), _DATE.search(head)
     stated: dict[str, Any] = {"precision": "fp16" if _FP16.search(command[0]) else "fp32"} if command else {}
-    if any(_XLA in piece for piece in pieces()):
+    if any(_XLA in block for block in line_blocks(pieces())):
         stated["xla"] = True
     return msgspec.structs.replace(
         row_of(path, output, stderr, stated),
@@ -153,13 +153,15 @@ def _from_header(header: Mapping[str, str]) -> dict[str, Any]:
     per_device, total, listed = _number(header.get("Batch size per device")), _number(header.get("Batch size global")), header.get("Devices", "")
     # The list of devices is one process's where there are workers, and may be cut where it is long.
     devices = total // per_device if per_device and ("job:" in listed or "horovod" in listed) else listed.count("'") // 2
+    data_set, _, synthetic = header.get("Dataset", "").partition(" ")
     values = {
         "model": header.get("Model"),
         "batch_size": per_device or None,
         "devices": devices if 0 < devices <= _MOST_DEVICES else None,
         "variable_update": header.get("Variables"),
         "forward_only": "forward" in header["Mode"].lower() if "Mode" in header else None,
-        "data": ("synthetic" if header["Dataset"].endswith("(synthetic)") else "real") if "Dataset" in header else None,
+        "data": ("synthetic" if synthetic == "(synthetic)" else "real") if data_set else None,
+        "data_name": data_set if data_set not in ("", "imagenet") else None,
     }
     return {key: value for key, value in values.items() if value is not None}
 
@@ -167,7 +169,6 @@ def _from_header(header: Mapping[str, str]) -> dict[str, Any]:
 def _case(known: Mapping[str, Any], output: Output, *, distortions: bool) -> Case:
     header = output.header
     device = "cpu" if "cpu" in header.get("Devices", "").lower() else "gpu"
-    data_set = header.get("Dataset", "imagenet").split(" ", 1)[0]
     data_format = "NHWC" if device == "cpu" else "NCHW"
     flags = (
         ("all_reduce_spec", header.get("AllReduce", "None"), "None"),
@@ -179,7 +180,6 @@ def _case(known: Mapping[str, Any], output: Output, *, distortions: bool) -> Cas
     return Case(
         device=device,
         data_dir=UNKNOWN_DIRECTORY if fields.pop("data", "synthetic") == "real" else None,
-        data_name=None if data_set == "imagenet" else data_set,
         steps=_number(header.get("Num batches")) or (output.steps[-1].step if output.steps else 0),
         flags=tuple((flag, value) for flag, value, default in flags if value != default),
         **fields,
