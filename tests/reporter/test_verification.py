@@ -1,0 +1,201 @@
+"""A report against its logs: an honest one holds, and whatever is changed in it afterwards is found."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from wrapper.errors import FatalError
+from wrapper.parser.clock import window_throughput
+from wrapper.parser.output import parse_file
+from wrapper.parser.stderr import read_stderr
+from wrapper.parser.verdict import Warning, judge
+from wrapper.process import Execution
+from wrapper.reporter.report import write_report
+from wrapper.reporter.store import append_trial, read_trials, write_session
+from wrapper.reporter.verification import verify
+from wrapper.runner.sweep import Case
+
+CAPTURED = Path(__file__).parents[1] / "data" / "logs"
+CASE = Case(model="resnet50", batch_size=64, device="gpu", steps=100)
+
+
+@pytest.fixture
+def report(tmp_path: Path, make_session: Callable[..., Any], make_trial: Callable[..., Any]) -> Path:
+    """A report of three trials of real logs, the last of which failed."""
+    directory = tmp_path / "report"
+    (directory / "logs").mkdir(parents=True)
+    session = make_session(release={"tensorflow": "2.21.0", "verified": False}, planned_trials=3)
+    write_session(directory, session)
+    sources = ("h200-tf2.21-resnet50-b64-fp32-1", "h200-tf2.21-resnet50-b64-fp32-2", "h200-tf2.21-resnet50-oom")
+    for index, source in enumerate(sources, start=1):
+        stem = directory / "logs" / f"{index:03d}-resnet50-r{index}"
+        for ending in (".stdout", ".stderr"):
+            shutil.copy(CAPTURED / f"{source}{ending}", f"{stem}{ending}")
+        log = stem.with_suffix(".stdout")
+        output = parse_file(log)
+        stamps = [line * 0.01 for line in range(output.lines)]
+        stem.with_suffix(".times.csv").write_text(
+            "line,seconds\n" + "".join(f"{line},{at:.6f}\n" for line, at in enumerate(stamps, start=1)), encoding="ascii"
+        )
+        execution = Execution(exit_code=1 if "oom" in source else 0, started="2026-11-30T20:00:00Z", seconds=60.0)
+        clock = window_throughput(output.steps, stamps, 64)
+        judgement = judge(
+            case=CASE,
+            execution=execution,
+            output=output,
+            stderr=read_stderr(log.with_suffix(".stderr")),
+            release_minor="2.21",
+            seen_on_devices=frozenset({0}),
+            clock=clock,
+        )
+        sampled = Warning(kind="throttled", detail="by the readings")
+        trial = make_trial(
+            index,
+            1.0,
+            repeat=index,
+            log=f"logs/{log.name}",
+            execution=execution,
+            header=output.header,
+            steps=output.steps,
+            telemetry={"seen_on": [0], "clock": msgspec.to_builtins(clock)},
+            log_hashes={path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(stem.parent.glob(f"{stem.name}.*"))},
+        )
+        warnings = (*judgement.warnings, sampled)
+        append_trial(directory, msgspec.structs.replace(trial, case=CASE, judgement=msgspec.structs.replace(judgement, warnings=warnings)))
+    write_report(directory)
+    return directory
+
+
+def edit_record(report: Path, index: int, **changes: Any) -> None:
+    """Change a line of trials.jsonl as somebody with an editor would."""
+    path = report / "trials.jsonl"
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    for line in lines:
+        if line["index"] == index:
+            for key, value in changes.items():
+                line[key] = line[key] | value if isinstance(value, dict) else value
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+def whats(report: Path) -> list[str]:
+    return [finding.what for finding in verify(report).findings]
+
+
+def test_an_honest_report_holds(report: Path) -> None:
+    assert [trial.judgement.verdict for trial in read_trials(report)] == ["ok", "ok", "out_of_memory"]
+    verification = verify(report)
+    assert (verification.findings, verification.trials, verification.logs) == ((), 3, 9)
+
+
+def test_an_honest_report_holds_elsewhere(report: Path, tmp_path: Path) -> None:
+    assert verify(Path(shutil.move(report, tmp_path / "sent"))).findings == ()
+
+
+def test_a_log_edited_with_its_record_left(report: Path) -> None:
+    total = read_trials(report)[0].judgement.images_per_sec
+    log = report / "logs" / "001-resnet50-r1.stdout"
+    log.write_bytes(log.read_bytes().replace(f"total images/sec: {total:.2f}".encode(), b"total images/sec: 1999.99"))
+    found = verify(report).findings
+    assert [finding.what for finding in found][:2] == ["trial 1: SHA-256 of 001-resnet50-r1.stdout", "trial 1: judgement"]
+    assert "1999.99" in found[1].recomputed and f"{total}" in found[1].recorded
+    assert any(finding.what.startswith("results.csv") for finding in found)
+
+
+def test_a_log_edited_in_a_line_that_decides_nothing(report: Path) -> None:
+    with (report / "logs" / "001-resnet50-r1.stderr").open("a", encoding="utf-8") as file:
+        file.write("harmless\n")
+    assert whats(report) == ["trial 1: SHA-256 of 001-resnet50-r1.stderr"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"judgement": {"images_per_sec": 1999.99}}, "judgement"),
+        ({"judgement": {"total_line": 7}}, "judgement"),
+        ({"header": {"Model": "vgg16"}}, "header"),
+        ({"steps": []}, "steps"),
+        ({"telemetry": {"clock": None}}, "telemetry"),
+    ],
+)
+def test_an_edited_record(report: Path, changes: dict[str, Any], what: str) -> None:
+    edit_record(report, 1, **changes)
+    write_report(report)
+    assert f"trial 1: {what}" in whats(report)
+
+
+def test_a_failure_turned_into_a_figure(report: Path) -> None:
+    edit_record(report, 3, judgement={"verdict": "ok", "images_per_sec": 1500.0, "total_line": 31})
+    write_report(report)
+    found = verify(report).findings
+    assert found[0].what == "trial 3: judgement"
+    assert any(finding.what.startswith("results.csv") for finding in found)
+
+
+def test_a_trial_left_out_with_its_report_made_again(report: Path) -> None:
+    path = report / "trials.jsonl"
+    path.write_text("".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[:2]), encoding="utf-8")
+    write_report(report)
+    assert whats(report) == ["log 003-resnet50-r3.stdout"]
+
+
+@pytest.mark.parametrize(("name", "digits"), [("results.csv", "{:.4f}"), ("results.json", "{:.4f}"), ("report.md", "{:.0f}")])
+def test_an_edited_mean(report: Path, name: str, digits: str) -> None:
+    first, second = (trial.judgement.images_per_sec for trial in read_trials(report)[:2])
+    assert first and second
+    shown = digits.format((first + second) / 2).rstrip("0").rstrip(".")
+    path = report / name
+    text = path.read_text(encoding="utf-8")
+    assert shown in text
+    path.write_text(text.replace(shown, "9999"), encoding="utf-8")
+    found = verify(report).findings
+    assert found
+    assert all(finding.what.startswith(f"{name}, line") and "9999" in finding.recorded and shown in finding.recomputed for finding in found)
+
+
+def test_missing_files(report: Path) -> None:
+    (report / "logs" / "001-resnet50-r1.stdout").unlink()
+    (report / "results.csv").unlink()
+    assert whats(report) == ["trial 1: SHA-256 of 001-resnet50-r1.stdout", "trial 1: judgement", "results.csv"]
+
+
+def test_hashes_left_out(report: Path) -> None:
+    path = report / "trials.jsonl"
+    lines = [json.loads(line) | {"log_hashes": {}} for line in path.read_text(encoding="utf-8").splitlines()]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    write_report(report)
+    assert whats(report) == [f"trial {index}: SHA-256 of logs/00{index}-resnet50-r{index}.stdout" for index in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("name", ["../../secret.stdout", "logs/../../secret.stdout", "{absolute}", "logs/\x00", "", ".", "logs/link.stdout"])
+def test_no_file_outside_is_read(report: Path, name: str) -> None:
+    secret = report.parent / "secret.stdout"
+    for ending in (".stdout", ".stderr", ".times.csv"):
+        shutil.copy(report / "logs" / f"001-resnet50-r1{ending}", secret.with_name(f"secret{ending}"))
+    if sys.platform != "win32":
+        (report / "logs" / "link.stdout").symlink_to(secret)
+    edit_record(report, 1, log=name.format(absolute=secret), log_hashes={"../../secret.stdout": hashlib.sha256(secret.read_bytes()).hexdigest()})
+    found = {finding.what: finding.recomputed for finding in verify(report).findings}
+    assert "can't be read" in found["trial 1: judgement"]
+    assert "can't be read" in found["trial 1: SHA-256 of ../../secret.stdout"]
+
+
+@pytest.mark.parametrize("changes", [{"case": {"steps": 0}}, {"case": {"batch_size": 0}}, {"telemetry": {"seen_on": [{}]}}])
+def test_a_record_that_says_nonsense(report: Path, changes: dict[str, Any]) -> None:
+    edit_record(report, 1, **changes)
+    assert "trial 1: judgement" in whats(report)
+
+
+def test_a_damaged_record_is_named(report: Path) -> None:
+    path = report / "trials.jsonl"
+    path.write_text("{\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
+    with pytest.raises(FatalError, match="line 1"):
+        verify(report)

@@ -1,0 +1,180 @@
+"""Check a report against its own logs: nothing in it is believed that they don't give."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import math
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from wrapper.parser.clock import window_throughput
+from wrapper.parser.line import KEPT_CHARACTERS, readable
+from wrapper.parser.output import parse_file
+from wrapper.parser.stderr import read_stderr
+from wrapper.parser.verdict import judge
+from wrapper.reporter.content import compose
+from wrapper.reporter.numerics import load_known_losses
+from wrapper.reporter.page import page
+from wrapper.reporter.results import results_csv, results_json
+from wrapper.reporter.store import LOGS_DIRECTORY, Records, Session, Trial, read_records, read_session
+
+_CONTEXT = 60
+"""Characters shown before the first difference."""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """Something in a report that does not hold."""
+
+    what: str
+    recorded: str
+    recomputed: str
+    """From the logs, or why there is nothing to recompute it from."""
+
+
+class Verification(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of checking a report."""
+
+    findings: tuple[Finding, ...]
+    """Empty where everything holds."""
+    trials: int
+    logs: int
+    """Files whose hash was looked at."""
+
+
+def verify(directory: Path) -> Verification:
+    """Recompute a report from its logs: each total at its line, each verdict, header, step line and clock, then results.csv, results.json and
+    report.md with every mean and interval in them, byte for byte, as the logs give them; and the hash of each log.
+
+    How a process ended and on which devices it was seen can't be recomputed and is taken from the record; another version of this program may have
+    written the three files otherwise. No file outside the directory is read.
+
+    Args:
+        directory: a report's, which may have been made elsewhere.
+
+    Raises:
+        FatalError: the records are missing or damaged.
+    """
+    session, records = read_session(directory), read_records(directory)
+    findings: list[Finding] = []
+    recomputed = []
+    for trial in records.trials:
+        findings += _hash_findings(directory, trial)
+        again = _from_logs(directory, session, trial)
+        if isinstance(again, str):
+            findings.append(Finding(what=f"trial {trial.index}: judgement", recorded=trial.judgement.reason, recomputed=again))
+            again = trial
+        findings += _differences(trial, again)
+        recomputed.append(again)
+    findings += _unrecorded(directory, records)
+    findings += _file_findings(directory, session, Records(trials=tuple(recomputed), notes=records.notes))
+    return Verification(findings=tuple(findings), trials=len(recomputed), logs=sum(len(trial.log_hashes) for trial in recomputed))
+
+
+def _file(directory: Path, name: str) -> Path:
+    """A file that the records name. Raises OSError where it leads out of the report's directory, also by a link, or is no regular file."""
+    root = directory.resolve()
+    try:
+        path = (root / name).resolve()
+    except (ValueError, RuntimeError) as error:  # a NUL in the name; a link to itself
+        raise OSError("not a path") from error
+    if not path.is_relative_to(root):
+        raise PermissionError("outside the report's directory, and not read")
+    if not path.is_file():
+        raise FileNotFoundError("missing")
+    return path
+
+
+def _hash_findings(directory: Path, trial: Trial) -> Iterator[Finding]:
+    what = f"trial {trial.index}: SHA-256 of"
+    if PurePosixPath(trial.log).name not in trial.log_hashes:
+        yield Finding(what=f"{what} {readable(trial.log)}", recorded="none", recomputed="not compared: the log may be another one")
+    for name, recorded in trial.log_hashes.items():
+        try:
+            with _file(directory, f"{LOGS_DIRECTORY}/{name}").open("rb") as file:
+                recomputed = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            recomputed = f"can't be read: {error}"
+        if recomputed != recorded:
+            yield Finding(what=f"{what} {readable(name)}", recorded=readable(recorded), recomputed=readable(recomputed))
+
+
+def _from_logs(directory: Path, session: Session, trial: Trial) -> Trial | str:
+    """The trial as its logs give it, or why they can't be read."""
+    stem = trial.log.removesuffix(".stdout")
+    seen_on = trial.telemetry.get("seen_on")
+    try:
+        output = parse_file(_file(directory, trial.log))
+        clock = window_throughput(output.steps, _read_stamps(_file(directory, f"{stem}.times.csv")), trial.case.global_batch_size)
+        judgement = judge(
+            case=trial.case,
+            execution=trial.execution,
+            output=output,
+            stderr=read_stderr(_file(directory, f"{stem}.stderr")),
+            release_minor=None if session.demo else ".".join(str(session.release.get("tensorflow", "")).split(".")[:2]),
+            seen_on_devices=frozenset(seen_on) if isinstance(seen_on, list) else None,
+            clock=clock,
+        )
+    except (OSError, ValueError, ArithmeticError, TypeError) as error:  # also a record that says nonsense, such as a case of 0 steps
+        return readable(f"can't be read: {error}")
+    # What the readings and the release give rise to stands behind what the logs do, and can't be recomputed from them.
+    others = tuple(warning for warning in trial.judgement.warnings if warning not in judgement.warnings)
+    again = msgspec.structs.replace(
+        trial,
+        judgement=msgspec.structs.replace(judgement, warnings=(*judgement.warnings, *others)),
+        steps=tuple(step for step in output.steps if all(map(math.isfinite, (step.images_per_sec, step.uncertainty, step.jitter)))),
+        header=output.header,
+        telemetry=trial.telemetry | ({"clock": msgspec.to_builtins(clock)} if "clock" in trial.telemetry else {}),
+    )
+    return msgspec.json.decode(msgspec.json.encode(again), type=Trial)  # as a record can hold it, which knows no nan
+
+
+def _read_stamps(path: Path) -> list[float]:
+    """Seconds since the start at which each line of standard output came. Raises ValueError where the file is damaged."""
+    with path.open(encoding="ascii", newline="") as file:
+        rows = csv.reader(line for line in file if line.endswith("\n"))  # a line without its end was cut off
+        next(rows, None)
+        return [float(seconds) for _, seconds in rows]
+
+
+def _differences(trial: Trial, again: Trial) -> Iterator[Finding]:
+    for field in ("judgement", "header", "steps", "telemetry"):
+        recorded, recomputed = getattr(trial, field), getattr(again, field)
+        if recorded != recomputed:
+            yield _finding(f"trial {trial.index}: {field}", msgspec.json.encode(recorded).decode(), msgspec.json.encode(recomputed).decode())
+
+
+def _unrecorded(directory: Path, records: Records) -> Iterator[Finding]:
+    """Logs that no trial claims: whoever leaves a trial out of the records leaves its log behind."""
+    recorded = {PurePosixPath(trial.log).name for trial in records.trials}
+    for path in sorted((directory / LOGS_DIRECTORY).glob("*.stdout")):
+        if path.name not in recorded:
+            yield Finding(what=f"log {readable(path.name)}", recorded="no trial", recomputed="a log that no trial records")
+
+
+def _file_findings(directory: Path, session: Session, records: Records) -> Iterator[Finding]:
+    report = compose(session, records, load_known_losses())
+    texts = {
+        "report.md": page(session, records.trials, report),
+        "results.csv": results_csv(session, records.trials, report),
+        "results.json": results_json(session, records.trials, report),
+    }
+    for name, text in texts.items():
+        try:
+            recorded = _file(directory, name).read_bytes().decode("utf-8", "replace")
+        except OSError as error:
+            yield Finding(what=name, recorded=str(error), recomputed="not compared")
+            continue
+        lines = enumerate(zip_longest(recorded.split("\n"), text.split("\n"), fillvalue="end of the file"), start=1)
+        for number, (old, new) in ((number, pair) for number, pair in lines if pair[0] != pair[1]):
+            yield _finding(f"{name}, line {number}", old, new)
+
+
+def _finding(what: str, recorded: str, recomputed: str) -> Finding:
+    """Two long texts are shown from where they differ."""
+    same = next((at for at, (old, new) in enumerate(zip(recorded, recomputed, strict=False)) if old != new), min(len(recorded), len(recomputed)))
+    start = max(0, same - _CONTEXT) if max(len(recorded), len(recomputed)) > KEPT_CHARACTERS else 0
+    return Finding(what=what, recorded=readable(recorded[start:]), recomputed=readable(recomputed[start:]))
