@@ -21,8 +21,8 @@ _WIDTH = 420
 _ROW = 46
 _TITLE_CHARACTERS = 52
 _SUBTITLE_CHARACTERS = 68
-_MOST_BARS = 40
-_MOST_POINTS = 30
+MOST_BARS = 40
+MOST_POINTS = 30
 """More repeats than this are a blot: the interval alone is drawn."""
 
 
@@ -39,11 +39,19 @@ class Bar(msgspec.Struct, frozen=True, kw_only=True):
 
 def picture(trials: Sequence[Trial], report: Report) -> str:
     """The bars, as an SVG document."""
+    common = report.headline.common
+    conditions = ", ".join(common[name] for name in ("Mode", "Devices", "Precision") if name in common)
+    subtitle = [report.notice, conditions, "Bar: mean of the repeats (dots); line: its 95 % interval.", report.unfinished]
+    return draw(bars(trials, report), title=report.title, subtitle=[line for line in subtitle if line])
+
+
+def bars(trials: Sequence[Trial], report: Report) -> tuple[Bar, ...]:
+    """A bar for each case, in the report's order."""
     repeats: dict[Case, list[float]] = {}
     for trial in trials:
         if (value := figure(trial)) is not None:
             repeats.setdefault(trial.case, []).append(value)
-    bars = [
+    return tuple(
         Bar(
             label=report.labels[summary.case],
             text=mean_text(summary),
@@ -52,11 +60,7 @@ def picture(trials: Sequence[Trial], report: Report) -> str:
             repeats=tuple(repeats.get(summary.case, ())),
         )
         for summary in report.summaries
-    ]
-    common = report.headline.common
-    conditions = ", ".join(common[name] for name in ("Mode", "Devices", "Precision") if name in common)
-    subtitle = [report.notice, conditions, "Bar: mean of the repeats (dots); line: its 95 % interval.", report.unfinished]
-    return draw(bars, title=report.title, subtitle=[line for line in subtitle if line])
+    )
 
 
 def draw(bars: Sequence[Bar], *, title: str, subtitle: Sequence[str]) -> str:
@@ -67,9 +71,9 @@ def draw(bars: Sequence[Bar], *, title: str, subtitle: Sequence[str]) -> str:
     """
     import altair as alt
 
-    shown = bars[:_MOST_BARS]
+    shown = bars[:MOST_BARS]
     more = f"The first {len(shown)} of {len(bars)} cases; all are in results.csv." if len(bars) > len(shown) else ""
-    end = 1.08 * _most(shown)
+    end = 1.08 * longest(shown)
     base = alt.Chart().encode(y=alt.Y("row:O", axis=None))
     x = alt.X("mean:Q", title="images/sec", scale=alt.Scale(domain=[0, end], nice=False), axis=alt.Axis(tickCount=5, format="~r"))
     layers = [
@@ -100,7 +104,7 @@ def draw(bars: Sequence[Bar], *, title: str, subtitle: Sequence[str]) -> str:
     return svg.getvalue()
 
 
-def _most(bars: Sequence[Bar]) -> float:
+def longest(bars: Sequence[Bar]) -> float:
     """The largest figure to be drawn; an interval of two or three repeats can be so wide that it would shrink everything else, and is cut instead."""
     largest = max((value for bar in bars for value in (bar.mean or 0.0, *bar.repeats)), default=0.0) or 1.0
     return max(largest, *(min(bar.mean + bar.ci95, 1.3 * largest) for bar in bars if bar.mean and bar.ci95), 0.0)
@@ -113,7 +117,7 @@ def _row(number: int, bar: Bar, end: float) -> dict[str, Any]:
 
 
 def _points(bars: Sequence[Bar]) -> list[dict[str, Any]]:
-    return [{"row": number, "value": value} for number, bar in enumerate(bars) if len(bar.repeats) <= _MOST_POINTS for value in bar.repeats]
+    return [{"row": number, "value": value} for number, bar in enumerate(bars) if len(bar.repeats) <= MOST_POINTS for value in bar.repeats]
 
 
 def _wrapped(text: str, characters: int) -> list[str]:

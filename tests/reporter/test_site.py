@@ -1,0 +1,142 @@
+"""The static site of many reports."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import Browser, find_browser
+from markup import Markup
+
+from wrapper.errors import FatalError
+from wrapper.reporter.site import write_site
+from wrapper.reporter.store import TRIALS_FILE, Session, Trial, append_trial, write_session
+
+HOSTILE = '</td><script>window.hit=1</script>"><img src=x onerror=window.hit=1>'
+IMAGES_COLUMN = "[...document.querySelector('tbody').rows].map(row => row.cells[3].textContent)"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    program = find_browser()
+    if program is None:
+        pytest.skip("needs Chromium on the path, or its place in TFCNN_BROWSER")
+    browser = Browser(program)
+    yield browser
+    browser.close()
+
+
+def _report(directory: Path, session: Session, trials: list[Trial]) -> Path:
+    directory.mkdir(parents=True)
+    write_session(directory, session)
+    for trial in trials:
+        append_trial(directory, trial)
+    return directory
+
+
+@pytest.fixture
+def reports(tmp_path: Path, make_session: Any, make_trial: Any) -> list[Path]:
+    """Two machines, a demo, a damaged one; two of the directories have the same name."""
+    first = [make_trial(1, 1000.0), make_trial(2, 90.0, model="vgg16"), make_trial(3, None, model="alexnet")]
+    second = [make_trial(1, 200.5, case={"precision": "fp16"}), make_trial(2, 30.0, model=HOSTILE)]
+    hostile = make_session(host={"cpu": "c", "gpus": [{"name": HOSTILE}]})
+    damaged = _report(tmp_path / "c" / "damaged", make_session(), [])
+    (damaged / TRIALS_FILE).write_text("{}\n{}\n", encoding="utf-8")
+    return [
+        _report(tmp_path / "a" / "Mine", make_session(), first),
+        _report(tmp_path / "b" / "mine", hostile, second),
+        _report(tmp_path / "c" / "demo", make_session(demo=True), first),
+        damaged,
+        tmp_path / "nothing",
+    ]
+
+
+def test_each_figure_links_to_its_conditions(reports: list[Path], tmp_path: Path) -> None:
+    site = write_site(reports, tmp_path / "site")
+    index = Markup(site.index.read_text(encoding="utf-8"))
+    assert index.faults == []
+    assert [page.name for page in site.pages] == ["mine.html", "mine-2.html"]
+    assert index.links == ["mine.html#conditions"] * 3 + ["mine-2.html#conditions"] * 2
+    for page in site.pages:
+        assert "conditions" in Markup(page.read_text(encoding="utf-8")).ids
+
+
+def test_demos_and_damaged_reports_are_left_out_and_named(reports: list[Path], tmp_path: Path) -> None:
+    site = write_site(reports, tmp_path / "site")
+    assert [name for name, _ in site.left_out] == ["demo", "damaged", "nothing"]
+    text = site.index.read_text(encoding="utf-8")
+    for name, reason in site.left_out:
+        assert f"<li>{name}: {reason[:20]}".replace("'", "&#39;") in text
+    assert "DEMO" not in text
+
+
+def test_no_report_gives_an_empty_site(tmp_path: Path) -> None:
+    site = write_site([], tmp_path / "site")
+    assert Markup(site.index.read_text(encoding="utf-8")).faults == []
+
+
+@pytest.mark.parametrize("name", ["index", "INDEX", "con ü", "...", "a/b"])
+def test_page_names_are_safe(tmp_path: Path, make_session: Any, name: str) -> None:
+    site = write_site([_report(tmp_path / name, make_session(), [])], tmp_path / "site")
+    assert site.pages[0].exists()
+    assert site.pages[0].name != site.index.name
+    assert site.pages[0].name.replace("-", "").replace(".", "").isalnum()
+
+
+def test_a_site_that_cant_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(FatalError, match="making the site"):
+        write_site([], tmp_path / "file" / "site")
+
+
+def test_sorting_by_keyboard(browser: Browser, reports: list[Path], tmp_path: Path) -> None:
+    browser.open(write_site(reports, tmp_path / "site").index)
+    browser.run("document.querySelectorAll('thead button')[3].focus()")
+    browser.press("Enter", 13)
+    assert browser.run(IMAGES_COLUMN) == ["30.00", "90.00", "200.5", "1000", "no valid figure"]
+    assert browser.run("document.querySelectorAll('th')[3].ariaSort") == "ascending"
+    browser.press("Enter", 13)
+    # what was not measured is not the slowest: it stands last both ways
+    assert browser.run(IMAGES_COLUMN) == ["1000", "200.5", "90.00", "30.00", "no valid figure"]
+    browser.run("document.querySelectorAll('thead button')[1].focus()")
+    browser.press(" ", 32)
+    assert browser.run("document.querySelectorAll('[aria-sort]').length") == 1
+    assert browser.console == []
+
+
+def test_filtering(browser: Browser, reports: list[Path], tmp_path: Path) -> None:
+    browser.open(write_site(reports, tmp_path / "site").index)
+    choose = "(([select, value]) => { select.value = value; select.dispatchEvent(new Event('change')) })"
+    browser.run(f"{choose}([document.querySelectorAll('select')[1], 'fp16'])")
+    shown = "[...document.querySelector('tbody').rows].filter(row => row.checkVisibility()).map(row => row.cells[3].textContent)"
+    assert browser.run(shown) == ["200.5"]
+    assert browser.run("document.querySelector('output').value") == "1 shown"
+    browser.run(f"{choose}([document.querySelectorAll('select')[0], 'vgg16'])")
+    assert browser.run(shown) == []
+
+
+def test_names_stay_text_and_only_its_own_script_runs(browser: Browser, reports: list[Path], tmp_path: Path) -> None:
+    index = write_site(reports, tmp_path / "site").index
+    browser.open(index)
+    assert browser.run("document.querySelectorAll('script').length") == 1
+    assert browser.run("document.querySelectorAll('img').length") == 0
+    assert browser.run("window.hit === undefined")
+    assert browser.requests == [index.as_uri()]
+    index.write_text(index.read_text(encoding="utf-8").replace("<main>", "<main><script>window.hit=1</script>"), encoding="utf-8")
+    browser.open(index, width=821)
+    assert browser.run("window.hit === undefined")
+
+
+def test_everybody_can_read_it(browser: Browser, project: Path, reports: list[Path], tmp_path: Path) -> None:
+    axe = Path(os.environ.get("TFCNN_AXE") or project / "vendor" / "node_modules" / "axe-core" / "axe.min.js")
+    if not axe.exists():
+        pytest.skip("needs the npm package axe-core in vendor/, or the place of its axe.min.js in TFCNN_AXE")
+    index = write_site(reports, tmp_path / "site").index
+    for width, dark in ((360, False), (820, True), (1280, False)):
+        browser.open(index, width=width, dark=dark)
+        browser.run(f"{axe.read_text(encoding='utf-8')};0")
+        assert browser.run("axe.run().then(all => all.violations.map(one => `${one.id}: ${one.nodes[0].html}`))") == []
+        assert browser.run("document.documentElement.scrollWidth") <= width

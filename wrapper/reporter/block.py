@@ -1,0 +1,43 @@
+"""A report as a few lines of Markdown to paste into an issue or a forum. Pure."""
+
+from __future__ import annotations
+
+import shlex
+
+from wrapper.reporter.content import Report
+from wrapper.reporter.facts import UNKNOWN, drivers, hardware, known
+from wrapper.reporter.headline import mean_text, significant
+from wrapper.reporter.markdown import code_block, inline, table
+from wrapper.reporter.store import Session
+
+MOST_LINES = 40
+_CASES = 20
+_FAILURES = 3
+
+
+def block(session: Session, report: Report) -> str:
+    """The figures with what they were measured on and the exact command, in at most `MOST_LINES` lines."""
+    shown = report.summaries[:_CASES]
+    rows = [
+        (report.labels[one.case], mean_text(one), one.n, "–" if one.sd_percent is None else f"{significant(one.sd_percent, 2)} %") for one in shown
+    ]
+    release, host = session.release, session.host
+    common = "; ".join(f"{name}: {value}" for name, value in report.headline.common.items())
+    facts = [
+        f"Hardware: {hardware(session)}, driver {drivers(session) or 'not used'}; {known(host, 'cpu')}; {known(host, 'os')}",
+        f"TensorFlow {known(release, 'tensorflow')}, Python {known(session.environment, 'python_version')}, "
+        f"tf_cnn_benchmarks at {known(session.upstream, 'commit')[:12]}, measured {session.created[:10]}",
+        *([f"The same for all: {common}"] if common else []),
+        *([f"{len(report.summaries)} cases, of which the first {_CASES} are shown"] if len(report.summaries) > _CASES else []),
+        *([f"Unfinished: {report.unfinished}"] if report.unfinished else []),
+        *(f"No figure: {one.case}, repeat {one.repeat}: {one.verdict}" for one in report.failures[:_FAILURES]),
+        *([f"{len(report.failures)} trials without a figure in all"] if len(report.failures) > _FAILURES else []),
+    ]
+    parts = [
+        f"**{inline(report.title)}**",
+        *([f"**{inline(report.notice)}**"] if report.notice else []),
+        table(("Case", "Images/sec (mean ± 95 % interval)", "n", "Spread (sd)"), rows, "lrrr"),
+        "\n".join(f"- {inline(fact)}" for fact in facts),
+        code_block([shlex.join(session.command) or UNKNOWN]),
+    ]
+    return "\n\n".join(parts) + "\n"

@@ -1,0 +1,105 @@
+"""What a figure costs, by the prices that the user gives and the energy that was read. No price is known here. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+import msgspec
+
+from wrapper.errors import UsageError
+from wrapper.reporter.analysis import figure
+from wrapper.reporter.content import Report
+from wrapper.reporter.store import Trial
+from wrapper.runner.sweep import Case
+from wrapper.runner.telemetry_summary import TelemetrySummary
+
+_JOULES_PER_KWH = 3.6e6
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """A table, a row for each case with a figure, and what it does not count."""
+
+    headers: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    assumptions: tuple[str, ...]
+
+
+def cost(
+    report: Report, trials: Sequence[Trial], *, price: float | None = None, kwh: float | None = None, per_hour: float | None = None
+) -> Cost | None:
+    """What each case costs, as far as prices were given and energy was read; all prices in the same currency, which is not named.
+
+    Args:
+        price: of the hardware, once.
+        kwh: of a kilowatt-hour.
+        per_hour: of an hour of the machine, as clouds rent it.
+
+    Returns:
+        None where no price was given and no energy was read.
+
+    Raises:
+        UsageError: a price is not a finite number above zero.
+    """
+    for name, value in (("--price", price), ("--kwh", kwh), ("--per-hour", per_hour)):
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise UsageError(f"{name}: {value:g} is not a price", "Give a number above zero, all prices in the same currency")
+    joules = _joules_per_image(trials)
+    headers = [
+        *(["Images/sec per unit of price"] if price else []),
+        *(["Images per unit of rent"] if per_hour else []),
+        *(["Images per joule"] if joules else []),
+        *(["Energy cost of a million images"] if kwh and joules else []),
+    ]
+    if not headers and not kwh:
+        return None
+    rows = []
+    for summary in report.summaries:
+        if summary.mean is not None:
+            energy = joules.get(summary.case)
+            values = [summary.mean / price] if price else []
+            values += [3600 * summary.mean / per_hour] if per_hour else []
+            cells = [_text(value) for value in values]
+            cells += [_text(1 / energy) if energy else "–"] if joules else []
+            cells += [_text(1e6 * energy * kwh / _JOULES_PER_KWH) if energy else "–"] if kwh and joules else []
+            rows.append((report.labels[summary.case], *cells))
+    return Cost(headers=("Case", *headers), rows=tuple(rows), assumptions=_assumptions(price, kwh, per_hour, bool(joules)))
+
+
+def _text(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def _joules_per_image(trials: Sequence[Trial]) -> dict[Case, float]:
+    """Of the GPUs over the timed window; the mean of the case's trials, and only where each of them was read."""
+    by_case: dict[Case, list[float | None]] = {}
+    for trial in trials:
+        if (value := figure(trial)) is not None:
+            by_case.setdefault(trial.case, []).append(_energy(trial, value))
+    known = {case: [one for one in energies if one is not None] for case, energies in by_case.items()}
+    return {case: statistics.fmean(energies) for case, energies in known.items() if energies and len(energies) == len(by_case[case])}
+
+
+def _energy(trial: Trial, images_per_sec: float) -> float | None:
+    try:
+        window = msgspec.convert(trial.telemetry, TelemetrySummary)
+    except msgspec.ValidationError:
+        return None
+    seconds = window.end_s - window.start_s
+    return window.energy_j / (images_per_sec * seconds) if window.energy_j and seconds > 0 else None
+
+
+def _assumptions(price: float | None, kwh: float | None, per_hour: float | None, energy: bool) -> tuple[str, ...]:
+    lines = []
+    if price:
+        lines.append(
+            f"Price {price:g}, paid once: no lifetime, resale or use is assumed, so this is throughput for the price and not a cost per image"
+        )
+    if per_hour:
+        lines.append(f"{per_hour:g} per hour, for the timed steps alone: start, warm-up and idle hours are rented as well and not counted")
+    if energy:
+        lines.append("Energy of the GPUs alone over the timed steps, as they report it; CPU, fans and power supply are not in it")
+    if kwh:
+        lines.append(f"{kwh:g} per kWh" + ("" if energy else ": not used, because no trial's energy was read"))
+    return tuple(lines)

@@ -1,0 +1,190 @@
+"""report.html: one file that asks for nothing else, from templates in `data/templates`. Whatever was logged is text in it and nothing more."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wrapper.reporter.analysis import failure, figure
+from wrapper.reporter.chart import MOST_BARS, bars, longest
+from wrapper.reporter.comparison import Comparison, headline_tables
+from wrapper.reporter.content import Report
+from wrapper.reporter.cost import Cost
+from wrapper.reporter.facts import command_lines, hardware, host_rows, known, software_rows
+from wrapper.reporter.figures import LEFT, RIGHT, WIDTH, Figure, Scale, batch_figures, scaling_figures, series_figure
+from wrapper.reporter.headline import mean_text, settings, significant
+from wrapper.reporter.markdown import clean
+from wrapper.reporter.reference import load_sources
+from wrapper.reporter.series import TRIALS_READ, Series
+from wrapper.reporter.store import Session, Trial
+from wrapper.runner.sweep import Case
+
+if TYPE_CHECKING:
+    import jinja2
+
+_TEMPLATES = Path(__file__).parents[1] / "data" / "templates"
+_REASON_CHARACTERS = 400
+"""Of a reason that are shown; the whole is in results.json."""
+_TRIALS_LISTED = 1000
+"""A page with more would be slow to open; all are in results.json."""
+
+
+def report_html(
+    session: Session,
+    trials: Sequence[Trial],
+    report: Report,
+    *,
+    series: Mapping[int, Series] | None = None,
+    comparison: Comparison | None = None,
+    cost: Cost | None = None,
+) -> str:
+    """The report as a page that opens from disk.
+
+    Args:
+        trials: those that `report` was composed of.
+        series: what `read_series` found, by index of the trial; none of it where it is left out.
+        comparison: the report beside references.
+        cost: by the user's prices.
+    """
+    named = {row.reference.source for row in comparison.rows} if comparison else set()
+    shown = bars(trials, report)[:MOST_BARS]
+    return render(
+        "report.html.j2",
+        title=report.title,
+        report=report,
+        mark=mark(report),
+        created=session.created,
+        tensorflow=known(session.release, "tensorflow"),
+        commit=known(session.upstream, "commit"),
+        ref=known(session.release, "upstream_ref"),
+        verified=bool(session.release.get("verified")),
+        common=list(report.headline.common.items()),
+        bars=shown,
+        bar_scale=Scale(low=0, high=1.05 * longest(shown), start=0, end=WIDTH),
+        figures=[*batch_figures(report), *scaling_figures(report)],
+        over_time=_over_time(trials, report, series or {}),
+        note_time=f"Shown are the first {TRIALS_READ} trials; the readings of all are in logs/." if len(series or ()) >= TRIALS_READ else "",
+        comparison=comparison,
+        grids=headline_tables(comparison) if comparison else (),
+        sources={name: source for name, source in load_sources().items() if name in named} if named else {},
+        cost=cost,
+        failures=[
+            (failed.index, failed.case, failed.repeat, failed.verdict, _short(failed.reason), failed.remedy or "–", failed.log)
+            for failed in report.failures[:_TRIALS_LISTED]
+        ],
+        warnings=_warnings(trials, report)[:_TRIALS_LISTED],
+        numerics=[(report.labels[case], str(found)) for case, found in report.numerics.items()],
+        host_rows=host_rows(session.host),
+        software_rows=software_rows(session),
+        commands=_commands(session, trials, report),
+        trials=[_trial_row(trial, report) for trial in trials[:_TRIALS_LISTED]],
+        note_trials=f"The first {_TRIALS_LISTED} of {len(trials)} trials; all are in results.json." if len(trials) > _TRIALS_LISTED else "",
+    )
+
+
+def mark(report: Report) -> str:
+    """What stands before every title of a demo's table or figure."""
+    return "DEMO: " if report.notice else ""
+
+
+def render(template: str, *, script: str = "", **values: Any) -> str:
+    """Fill a template that extends base.html.j2.
+
+    Args:
+        script: a file of the templates' folder, the only script that the page may run.
+        values: the template's; all text in them is escaped.
+    """
+    from markupsafe import Markup
+
+    styles, code = _file("page.css"), _file(script) if script else ""
+    # https://www.w3.org/TR/CSP3/: nothing is loaded, sent or embedded, and no style or script counts but the very text that is hashed here
+    allowed = f"style-src '{_hash(styles)}'; " + (f"script-src '{_hash(code)}'; " if code else "")
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            policy=Markup(f"default-src 'none'; {allowed}base-uri 'none'; form-action 'none'"),
+            styles=Markup(styles),
+            script=Markup(code),
+            width=WIDTH,
+            left=LEFT,
+            right=RIGHT,
+            fitted=_fitted,
+            significant=significant,
+            mean_text=mean_text,
+            settings=settings,
+            hardware=hardware,
+            **values,
+        )
+    )
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    import jinja2
+
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES, encoding="utf-8"),
+        autoescape=True,
+        finalize=lambda value: value if hasattr(value, "__html__") else clean(value),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        extensions=["jinja2.ext.do"],
+    )
+
+
+def _file(name: str) -> str:
+    return (_TEMPLATES / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _over_time(trials: Sequence[Trial], report: Report, series: Mapping[int, Series]) -> list[tuple[str, list[Figure]]]:
+    by_case: dict[Case, list[Figure]] = {}
+    for trial in trials:
+        if trial.index in series:
+            title = f"{report.labels[trial.case]}, repeat {trial.repeat}"
+            by_case.setdefault(trial.case, []).append(series_figure(title, series[trial.index]))
+    return [(report.labels[case], figures) for case, figures in by_case.items()]
+
+
+def _warnings(trials: Sequence[Trial], report: Report) -> list[tuple[int, str, str, str]]:
+    valid = [trial for trial in trials if figure(trial) is not None]
+    return [(trial.index, report.labels[trial.case], warning.kind, _short(warning.detail)) for trial in valid for warning in trial.judgement.warnings]
+
+
+def _commands(session: Session, trials: Sequence[Trial], report: Report) -> list[tuple[str, list[str]]]:
+    first: dict[Case, Trial] = {}
+    for trial in trials:
+        first.setdefault(trial.case, trial)
+    return [(report.labels[case], command_lines(trial, session.host)) for case, trial in first.items()]
+
+
+def _trial_row(trial: Trial, report: Report) -> tuple[object, ...]:
+    value = figure(trial)
+    return (
+        trial.index,
+        report.labels[trial.case],
+        trial.repeat,
+        "–" if value is None else f"{value:.2f}",
+        failure(trial) or "ok",
+        trial.log,
+        trial.judgement.total_line if value is not None and trial.judgement.total_line else "–",
+        f"{trial.execution.seconds:.1f}",
+    )
+
+
+def _short(text: str) -> str:
+    return _fitted(text, _REASON_CHARACTERS)
+
+
+def _fitted(text: str, characters: int) -> str:
+    return text if len(text) <= characters else f"{text[: characters - 1]}…"
