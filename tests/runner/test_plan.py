@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from wrapper.runner.plan import expand, plan_trials, trial_variables, upstream_flags
+import pytest
+
+from wrapper.errors import UsageError
+from wrapper.runner.plan import expand, plan_trials, recorded_sizes, stand_in, trial_variables, upstream_flags
 from wrapper.runner.sweep import Case, check_sweep, load_models
 
 MODELS = load_models()
@@ -72,3 +75,20 @@ def test_a_model_for_another_data_set_brings_its_name_along_and_real_data_is_nam
 def test_the_release_sets_variables() -> None:
     variables = trial_variables(Case(model="trivial", batch_size=1, device="gpu"), {"TF_USE_LEGACY_KERAS": "1"})
     assert variables == {"TF_CPP_MIN_LOG_LEVEL": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TF_USE_LEGACY_KERAS": "1"}
+
+
+def test_batch_sizes_to_be_found_are_asked_for_case_by_case() -> None:
+    sweep = check_sweep(
+        {"models": {"resnet50": "max", "vgg16": {"fit": [64, 32]}, "trivial": [8, 4]}, "precisions": ["fp32", "fp16"], "steps": 7}, models=MODELS
+    )
+    with pytest.raises(UsageError, match=r"models\.resnet50"):
+        expand(sweep, device="gpu", data_names=MODELS)
+    cases = expand(sweep, device="gpu", data_names=MODELS, resolve=lambda case, wanted: [100 if case.precision == "fp32" else 200])
+    assert [(case.model, case.precision, case.batch_size, case.steps) for case in cases] == [
+        (model, precision, size, 7)
+        for precision, found in (("fp32", 100), ("fp16", 200))
+        for model, size in (("resnet50", found), ("vgg16", found), ("trivial", 8), ("trivial", 4))
+    ]
+    assert expand(sweep, device="gpu", data_names=MODELS, resolve=recorded_sizes(cases)) == cases
+    checked = expand(sweep, device="gpu", data_names=MODELS, resolve=stand_in)
+    assert [case.batch_size for case in checked] == 2 * [1, 64, 32, 8, 4]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from wrapper.errors import UsageError
+from wrapper.runner.batch_size import Fit
 from wrapper.runner.sweep import Sweep, check_sweep, load_models, load_sweep, parse_duration, shipped_sweeps
 
 MODELS = load_models()
@@ -41,6 +43,12 @@ def test_the_default_sweeps_are_as_filed() -> None:
         ({"models": {"resnet50": None}}, "models.resnet50[0]", "None", "int"),
         ({"models": {"resnet50": []}}, "models.resnet50", "[]", "length >= 1"),
         ({"models": {"resnet5": [1]}}, "models.resnet5", "no model", "resnet50"),
+        ({"models": {"resnet50": "maximum"}}, "models.resnet50[0]", "'maximum'", "int"),
+        ({"models": {"resnet50": [64, "max"]}}, "models.resnet50[1]", "'max'", "int"),
+        ({"models": {"resnet50": {"fit": []}}}, "models.resnet50.fit", "[]", "length >= 1"),
+        ({"models": {"resnet50": {"fit": [64, 0]}}}, "models.resnet50.fit[1]", "0", ">= 1"),
+        ({"models": {"resnet50": {"fit": 64}}}, "models.resnet50.fit", "64", "array"),
+        ({"models": {"resnet50": {"fits": [64]}}}, "models.resnet50", "fits", "fit: [64, 32]"),
         ({"models": {5: [1]}}, "models.5", "5", "text"),
         ({"models": 5}, "models", "5", "object"),
         ({"models": {}}, "models", "{}", "length >= 1"),
@@ -76,6 +84,15 @@ def test_a_mistake_is_refused_with_path_value_and_what_is_allowed(wrong: dict[st
 def test_a_single_value_stands_for_a_list_of_one() -> None:
     sweep = check_sweep({"models": {"resnet50": 64}, "devices": 2, "precisions": "fp16", "xla": True}, models=MODELS)
     assert (sweep.models, sweep.devices, sweep.precisions, sweep.xla) == ({"resnet50": (64,)}, (2,), ("fp16",), (True,))
+
+
+def test_batch_sizes_to_be_found_survive_the_record_of_a_sweep(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("models: {resnet50: max, vgg16: {fit: [64, 48, 32]}, trivial: 8}\n", encoding="utf-8")
+    sweep = load_sweep(str(file), {})
+    assert sweep.models == {"resnet50": "max", "vgg16": Fit((64, 48, 32)), "trivial": (8,)}
+    assert check_sweep(msgspec.json.decode(msgspec.json.encode(msgspec.to_builtins(sweep))), models=MODELS) == sweep
+    assert load_sweep(str(file), {"models": {"vgg16": ("max",), "resnet50": ()}}).models == {"vgg16": "max", "resnet50": "max"}
 
 
 def test_flags_go_over_the_file(tmp_path: Path) -> None:

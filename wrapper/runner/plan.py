@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from wrapper.errors import UsageError
+from wrapper.runner.batch_size import BatchSizes, Fit, Wanted
 from wrapper.runner.sweep import Case, Sweep
+
+Resolve = Callable[[Case, Wanted], Sequence[int]]
+"""Batch sizes for a case (whose own is 1), instead of "max" or what is to be fitted."""
 
 
 class PlannedTrial(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,18 +28,48 @@ class PlannedTrial(msgspec.Struct, frozen=True, kw_only=True):
     """File name of its logs without the ending, such as "003-resnet50-b64-fp32-gpu1-r1"."""
 
 
-def expand(sweep: Sweep, *, device: str, data_names: dict[str, str | None]) -> tuple[Case, ...]:
+def refuse(case: Case, wanted: Wanted) -> Sequence[int]:
+    """For a plan whose batch sizes must all be given. Raises UsageError."""
+    raise UsageError(f"models.{case.model}: its batch size is to be found by trials, which is not done here", "Write the batch size")
+
+
+def stand_in(case: Case, wanted: Wanted) -> Sequence[int]:
+    """For checks that come before any trial, and look at everything but the batch size."""
+    return wanted.fit if isinstance(wanted, Fit) else (1,)
+
+
+def recorded_sizes(cases: Sequence[Case]) -> Resolve:
+    """For a sweep that goes on: what was found when it began.
+
+    Args:
+        cases: those of its record.
+    """
+    return lambda case, _: [each.batch_size for each in cases if msgspec.structs.replace(each, batch_size=case.batch_size) == case]
+
+
+def expand(sweep: Sweep, *, device: str, data_names: dict[str, str | None], resolve: Resolve = refuse) -> tuple[Case, ...]:
     """List the cases of a sweep: models x batch sizes x precisions x XLA x device counts, in the order written.
 
     Args:
         sweep: a checked sweep.
         device: "cpu" or "gpu", already decided.
         data_names: upstream's data set for each model, None where upstream's default (imagenet) is meant.
+        resolve: asked once for each case whose batch size is to be found.
+
+    Raises:
+        Exception: what `resolve` raises.
     """
-    return tuple(
-        Case(
+    pairs = (
+        (case, wanted if isinstance(wanted, tuple) else resolve(case, wanted)) for case, wanted in _without_batch_sizes(sweep, device, data_names)
+    )
+    return tuple(msgspec.structs.replace(case, batch_size=batch_size) for case, batch_sizes in pairs for batch_size in batch_sizes)
+
+
+def _without_batch_sizes(sweep: Sweep, device: str, data_names: dict[str, str | None]) -> Iterator[tuple[Case, BatchSizes | Wanted]]:
+    for devices, xla, precision, (model, wanted) in itertools.product(sweep.devices, sweep.xla, sweep.precisions, sweep.models.items()):
+        case = Case(
             model=model,
-            batch_size=batch_size,
+            batch_size=1,
             device=device,
             devices=devices,
             precision=precision,
@@ -46,12 +82,7 @@ def expand(sweep: Sweep, *, device: str, data_names: dict[str, str | None]) -> t
             warmup_steps=sweep.warmup_steps,
             flags=tuple(sweep.flags.items()),
         )
-        for devices in sweep.devices
-        for xla in sweep.xla
-        for precision in sweep.precisions
-        for model, batch_sizes in sweep.models.items()
-        for batch_size in batch_sizes
-    )
+        yield case, wanted
 
 
 def upstream_flags(case: Case) -> dict[str, str]:

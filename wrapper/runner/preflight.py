@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from wrapper.bootstrapper.environment import Environment
 from wrapper.errors import FatalError, UsageError
 from wrapper.runner.plan import upstream_flags
 from wrapper.runner.sweep import Case
+
+T = TypeVar("T")
 
 TRAINING_FILES = {
     "imagenet": "train-*-of-*",
@@ -52,11 +55,15 @@ def check_flags(cases: Sequence[Case], script: Path) -> None:
     Raises:
         UsageError: naming the flag.
     """
-    names = {name for case in cases for name in upstream_flags(case)}
-    source = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in sorted(script.parent.glob("*.py")))
-    unknown = sorted(name for name in names if not re.search(rf"""['"](?:--)?{re.escape(name)}['"]""", source))
+    unknown = unknown_flags({name for case in cases for name in upstream_flags(case)}, script)
     if unknown:
         raise UsageError(f"flags.{unknown[0]}: upstream has no such flag in the commit of this release", "Mend its name or leave it out")
+
+
+def unknown_flags(names: Iterable[str], script: Path) -> list[str]:
+    """Those of the flags that no Python file beside upstream's main program defines."""
+    source = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in sorted(script.parent.glob("*.py")))
+    return sorted(name for name in names if not re.search(rf"""['"](?:--)?{re.escape(name)}['"]""", source))
 
 
 def leave_out(models: Sequence[str], missing: Sequence[str], *, typed: bool, release: str) -> tuple[str, ...]:
@@ -77,7 +84,7 @@ def leave_out(models: Sequence[str], missing: Sequence[str], *, typed: bool, rel
     return absent
 
 
-def without(models: Mapping[str, tuple[int, ...]], absent: Sequence[str]) -> dict[str, tuple[int, ...]]:
+def without(models: Mapping[str, T], absent: Sequence[str]) -> dict[str, T]:
     return {model: sizes for model, sizes in models.items() if model not in absent}
 
 

@@ -12,6 +12,7 @@ import msgspec
 import yaml
 
 from wrapper.errors import UsageError
+from wrapper.runner.batch_size import BatchSizes, Wanted
 
 DATA = Path(__file__).parents[1] / "data"
 T = TypeVar("T")
@@ -67,7 +68,6 @@ Positive = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
 Repeats = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 DeviceCount = Annotated[int, msgspec.Meta(ge=1, le=64)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=7 * 24 * 3600)]
-BatchSizes = Annotated[tuple[Positive, ...], msgspec.Meta(min_length=1)]
 
 
 class Sweep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -78,8 +78,8 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     tensorflow: str | None = None
     """A release; None: chosen by what this machine has."""
     device: Literal["auto", "cpu", "gpu"] = "auto"
-    models: Annotated[dict[str, BatchSizes], msgspec.Meta(min_length=1)]
-    """Batch sizes per device for each model."""
+    models: Annotated[dict[str, BatchSizes | Wanted], msgspec.Meta(min_length=1)]
+    """Batch sizes per device for each model, or "max", or `fit` with those to try."""
     repeats: Repeats = 3
     until: Annotated[float, msgspec.Meta(gt=0, le=100)] | None = None
     """Go on repeating until each case's 95 % interval is within so many per cent of its mean."""
@@ -183,12 +183,15 @@ def check_sweep(raw: Mapping[str, Any], *, models: Mapping[str, str | None]) -> 
         if key in values and not isinstance(values[key], list | tuple):
             values[key] = [values[key]]
     if isinstance(values.get("models"), dict):
-        values["models"] = {name: sizes if isinstance(sizes, list | tuple) else [sizes] for name, sizes in values["models"].items()}
+        values["models"] = {name: _batch_sizes(value) for name, value in values["models"].items()}
     # msgspec's paths do not name the keys of a mapping: look into the two mappings one key at a time
-    for key, kind in (("models", BatchSizes), ("flags", str)):
+    kinds: dict[str, Any] = {"models": BatchSizes | Wanted, "flags": str}
+    for key, kind in kinds.items():
         for name, value in values[key].items() if isinstance(values.get(key), dict) else ():
             if not isinstance(name, str):
                 raise UsageError(f"{key}.{name!r}: a name must be text", "Quote it")
+            if key == "models" and isinstance(value, dict) and set(value) != {"fit"}:
+                raise UsageError(f"models.{name}: {value!r}: not batch sizes", "Allowed: 64, [64, 32], max, or {fit: [64, 32]}")
             _convert(value, kind, f"{key}.{name}")
     sweep = _convert(values, Sweep, "")
     _check_meaning(sweep, models)
@@ -237,6 +240,13 @@ def _with_batch_sizes(asked: Mapping[str, tuple[int, ...]], in_file: Any, path: 
         if not sizes and model not in known:
             raise UsageError(f"--models {model}: no batch size, and {path} has none for it", f"Write {model}=32, say")
     return {model: list(sizes) or known[model] for model, sizes in asked.items()}
+
+
+def _batch_sizes(value: Any) -> Any:
+    """Batch sizes as a list, also a single one; "max" and what is to be fitted as they are."""
+    if value in ("max", ["max"], ("max",)):  # the second and third: from --models resnet50=max
+        return "max"
+    return value if isinstance(value, list | tuple | dict) else [value]
 
 
 def _flag_text(value: Any) -> Any:
