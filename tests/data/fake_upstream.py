@@ -20,6 +20,8 @@ Variables, each of them optional:
   FAKE_STEP_S      seconds that a step takes (0.001)
   FAKE_EXIT_CODE   exit code after an ordinary log (0)
   FAKE_PIDS        file to which the process ids of all descendants are appended, one a line
+  FAKE_MAX_BATCH   a batch size per device above which an ordinary model ends as oom
+  FAKE_GPUS        so many GPUs that TensorFlow's lines on standard error say were opened (0)
   FAKE_TENSORFLOW  the version in the header ("2.21")
 """
 
@@ -106,6 +108,11 @@ def print_total(total):
 
 def run(flags):
     """The whole of an ordinary log."""
+    for number in range(int(os.environ.get("FAKE_GPUS", "0"))):
+        device = f"/job:localhost/replica:0/task:0/device:GPU:{number} with 8000 MB memory"
+        sys.stderr.write(f"Created device {device}:  -> device: {number}, name: Fake, pci bus id: 0000:00:06.0, compute capability: 9.0\n")
+    if int(flags["batch_size"]) > int(os.environ.get("FAKE_MAX_BATCH", flags["batch_size"])):
+        oom(flags)
     print_header(flags)
     total = next_total()
     true_total = print_steps(flags, total)
