@@ -2,8 +2,8 @@
 
     .venv/bin/python scripts/bench_overhead.py [SECTION ...]
 
-Sections (all but the last two by default): start, trial, parser, report, ready, throughput. What is compared is taken in turn in one run, and shown
-as a ratio or beside its bound. `ready` and `throughput` run real TensorFlow; `throughput` takes --tensorflow, --model, --steps and --pairs, or --python.
+Sections (by default all but the last two): start, trial, parser, report, ready, throughput. What is compared is taken in turn in one run, and shown
+as a ratio or beside its bound. `ready` and `throughput` run real TensorFlow; `throughput` takes --tensorflow or --python, --model, --steps and --pairs.
 """
 
 from __future__ import annotations

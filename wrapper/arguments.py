@@ -40,6 +40,11 @@ def parser() -> argparse.ArgumentParser:
     _add_sweep(noise)
     _add_conduct(noise)
     noise.add_argument("--pairs", type=int, default=5, metavar="N", help="trials on each side (default 5)")
+    batch_size = commands.add_parser("batch-size", allow_abbrev=False, help="find the largest batch size per device that trains on this GPU")
+    batch_size.add_argument("names", nargs="+", metavar="MODEL")
+    _add_wish(batch_size)
+    _add_sweep(batch_size)
+    _add_conduct(batch_size)
     bootstrap = commands.add_parser("bootstrap", allow_abbrev=False, help="fetch upstream and make the environment, and no more")
     _add_wish(bootstrap)
     commands.add_parser("releases", allow_abbrev=False, help="list the TensorFlow releases, and which of them this machine can run")
@@ -160,11 +165,14 @@ def overrides(options: argparse.Namespace) -> dict[str, Any]:
     return keys_set
 
 
-def _models(text: str) -> dict[str, tuple[int, ...]]:
-    models: dict[str, tuple[int, ...]] = {}
+def _models(text: str) -> dict[str, tuple[int | str, ...]]:
+    models: dict[str, tuple[int | str, ...]] = {}
     for part in text.split(","):
         name, equals, size = part.strip().partition("=")
-        models[name] = models.get(name, ()) + ((_whole_number(size, f"--models {name}"),) if equals else ())
+        if size == "max":
+            models[name] = ("max",)
+        else:
+            models[name] = models.get(name, ()) + ((_whole_number(size, f"--models {name}"),) if equals else ())
     return models
 
 

@@ -8,11 +8,11 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from wrapper.arguments import overrides, parser, request, wish
-from wrapper.errors import EXIT_OK, UsageError, handle
+from wrapper.errors import EXIT_INVALID_TRIALS, EXIT_OK, Interrupted, UsageError, handle
 
 if TYPE_CHECKING:
     from wrapper.console import Console
@@ -31,8 +31,7 @@ def _command(given: list[str]) -> int:
     options = parser().parse_args(given)
     from wrapper.console import Console
 
-    command: Any = {"run": _run, "bootstrap": _bootstrap, "releases": _releases, "report": _report, "noise": _noise}[options.command]
-    return int(command(options, Console.on_this_terminal(), given))
+    return COMMANDS[options.command](options, Console.on_this_terminal(), given)
 
 
 def _run(options: argparse.Namespace, console: Console, given: list[str]) -> int:
@@ -55,6 +54,18 @@ def _noise(options: argparse.Namespace, console: Console, given: list[str]) -> i
     return EXIT_OK
 
 
+def _batch_size(options: argparse.Namespace, console: Console, given: list[str]) -> int:
+    from wrapper import pipeline
+    from wrapper.runner.batch_size import unrelated
+
+    keys = overrides(options) | {"models": dict.fromkeys(options.names, ("max",)), "name": "batch-size"}
+    searches = pipeline.find_batch_sizes(request(options, given, keys), console)
+    console.show_batch_sizes(searches)
+    if any((ended := unrelated(one.rows)) and ended.verdict == "interrupted" for one in searches):
+        return Interrupted.exit_code
+    return EXIT_OK if all(one.size is not None for one in searches) else EXIT_INVALID_TRIALS
+
+
 def _bootstrap(options: argparse.Namespace, console: Console, given: list[str]) -> int:
     from wrapper import pipeline
 
@@ -74,6 +85,16 @@ def _report(options: argparse.Namespace, console: Console, given: list[str]) -> 
     from wrapper import pipeline
 
     return pipeline.report_again(options.directory.resolve(), console)
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace, Console, list[str]], int]] = {
+    "run": _run,
+    "noise": _noise,
+    "batch-size": _batch_size,
+    "bootstrap": _bootstrap,
+    "releases": _releases,
+    "report": _report,
+}
 
 
 def _interrupt(number: int, frame: object) -> None:

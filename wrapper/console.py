@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from wrapper.batch_search import BatchSearch
     from wrapper.bootstrapper.host import Host
     from wrapper.bootstrapper.pythons import Interpreter
     from wrapper.bootstrapper.release import Release
@@ -53,7 +54,8 @@ class Console:
         self._terminal.print(_clean(text))
 
     def trial_started(self, planned: PlannedTrial, done: int, total: int) -> None:
-        self._head = f"trial {planned.index} of {total}: {planned.case.name}, repeat {planned.repeat}"
+        of = f" of {total}" if total else ""
+        self._head = f"trial {planned.index}{of}: {planned.case.name}, repeat {planned.repeat}"
         self._left = total - done
         self._started, self._shown, self._stage = time.monotonic(), 0.0, "starting"
         if self._terminal.is_terminal:
@@ -138,6 +140,22 @@ class Console:
         self.say(f"standard deviation of a trial: {noise.sd:.2%}")
         self.say(f"smallest difference that can be told apart today: {noise.smallest_difference:.2%} with {noise.n} trials on each side")
         self.say(f"with three trials on each side: {noise.smallest_difference_usual:.2%}")
+
+    def show_batch_sizes(self, searches: Iterable[BatchSearch]) -> None:
+        for found in searches:
+            table = _table("Batch size per device", "Images/sec", "Memory", "Verdict", "Log", align="rrrll")
+            for row in found.rows:
+                speed = "" if row.images_per_sec is None else f"{row.images_per_sec:.2f}"
+                memory = "not known" if row.memory_bytes is None else f"{row.memory_bytes / 2**30:.1f} GiB"
+                table.add_row(
+                    str(row.batch), speed, memory, _clean(row.verdict + (", memory pressure" if row.memory_pressure else "")), row.log or ""
+                )
+            self._terminal.print(table)
+            self.say(found.conclusion)
+            if found.best:
+                self.say(f"highest throughput: {found.best.images_per_sec:.2f} images/sec at batch size {found.best.batch} (short trials, one each)")
+            if found.pressure_from:
+                self.say(f"memory pressure begins at batch size {found.pressure_from}")
 
     def _line(self) -> Text:
         seconds = time.monotonic() - self._started

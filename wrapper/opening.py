@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 import wrapper
+from wrapper.batch_search import refuse_cpu
 from wrapper.bootstrapper.host import Gpu, Host
 from wrapper.bootstrapper.setup import Choice, Setup, Wish, decide_device
 from wrapper.errors import UsageError
@@ -19,7 +20,7 @@ from wrapper.parser.output import Event
 from wrapper.reporter.report import Report
 from wrapper.reporter.store import Session, Trial, check_resumable, create_report_directory, read_session, write_session
 from wrapper.runner.load import other_load
-from wrapper.runner.plan import PlannedTrial, expand
+from wrapper.runner.plan import PlannedTrial, expand, recorded_sizes, stand_in
 from wrapper.runner.preflight import check_data_dir, leave_out, without
 from wrapper.runner.sweep import Case, Sweep, check_sweep, load_models, load_sweep
 
@@ -80,13 +81,20 @@ def what_was_asked(request: Request) -> tuple[Sweep, Wish]:
 
 
 def list_cases(request: Request, sweep: Sweep, choice: Choice, watch: Watch) -> tuple[Sweep, tuple[Case, ...]]:
-    """The cases that this release can run, and the sweep without the others."""
+    """The cases that this release can run, and the sweep without the others.
+
+    Batch sizes that have still to be found by trials stand in for themselves, so that everything else can be checked before.
+    """
     typed = "models" in request.overrides
     absent = leave_out(tuple(sweep.models), choice.release.missing_models, typed=typed, release=choice.release.tensorflow)
     for model in absent:
         watch.say(f"left out: {model}, which upstream can't run with TensorFlow {choice.release.tensorflow}")
     sweep = msgspec.structs.replace(sweep, models=without(sweep.models, absent))
-    cases = expand(sweep, device=choice.device, data_names=load_models())
+    resolve = recorded_sizes(read_session(request.resume).cases) if request.resume else stand_in
+    cases = expand(sweep, device=choice.device, data_names=load_models(), resolve=resolve)
+    for case in cases:
+        if not isinstance(sweep.models[case.model], tuple):
+            refuse_cpu(case)
     check_data_dir(cases)
     return sweep, cases
 

@@ -6,18 +6,21 @@ from pathlib import Path
 
 import msgspec
 
+from wrapper.batch_search import BatchSearch, SearchBench, resolve, search
 from wrapper.bootstrapper.host import read_host
 from wrapper.bootstrapper.setup import Setup, Wish, choose, foresee, prepare
 from wrapper.errors import EXIT_INVALID_TRIALS, EXIT_OK, Interrupted
-from wrapper.measurement import Bench
+from wrapper.measurement import Bench, measure
 from wrapper.opening import Request, Watch, describe, list_cases, nvidia, open_report, see_load, what_was_asked
 from wrapper.reporter.analysis import figure
 from wrapper.reporter.noise import Noise, noise
 from wrapper.reporter.report import Report, write_report
-from wrapper.reporter.store import read_trials
+from wrapper.reporter.store import Session, Trial, read_trials
 from wrapper.rounds import plan_rounds, run_rounds, within_budget
 from wrapper.runner.lock import one_sweep_at_a_time
+from wrapper.runner.plan import PlannedTrial, expand
 from wrapper.runner.preflight import check_devices, check_flags
+from wrapper.runner.sweep import load_models
 
 
 def run(request: Request, watch: Watch) -> int:
@@ -47,6 +50,9 @@ def run_sweep(request: Request, watch: Watch) -> tuple[Path, Report]:
         host = read_host(wish.vendor)
         load = see_load(host, request, watch)
         bench = Bench(setup=setup, gpus=nvidia(host), time_limit=sweep.time_limit, telemetry=request.telemetry)
+        if not request.resume:
+            searches = search_bench(request, wish, describe(request, sweep, setup, host, cases, load), bench, watch)
+            cases = expand(sweep, device=setup.device, data_names=load_models(), resolve=lambda case, wanted: resolve(case, wanted, searches))
         if sweep.budget and not request.resume:
             sweep, cases = within_budget(sweep, cases, bench, watch)
         directory = open_report(request, describe(request, sweep, setup, host, cases, load), watch)
@@ -77,6 +83,41 @@ def report_again(directory: Path, watch: Watch) -> int:
     """Make the report again from the records alone."""
     watch.show_report(write_report(directory), directory)
     return EXIT_OK
+
+
+def find_batch_sizes(request: Request, watch: Watch) -> tuple[BatchSearch, ...]:
+    """Find the largest batch size that trains for each case of a sweep whose batch sizes are "max"."""
+    with one_sweep_at_a_time(str(request.reports)):
+        sweep, wish = what_was_asked(request)
+        choice = choose(wish, watch.say)
+        sweep, cases = list_cases(request, sweep, choice, watch)
+        setup = prepare(choice, wish, watch.say)
+        check_devices(cases, setup.environment)
+        host = read_host(wish.vendor)
+        session = describe(request, sweep, setup, host, cases, see_load(host, request, watch))
+        bench = Bench(setup=setup, gpus=nvidia(host), time_limit=sweep.time_limit, telemetry=True)
+        searches = search_bench(request, wish, session, bench, watch)
+        return tuple(search(case, "max", searches) for case in cases)
+
+
+def search_bench(request: Request, wish: Wish, session: Session, bench: Bench, watch: Watch) -> SearchBench:
+    """What searches for batch sizes run on."""
+
+    def run_one(planned: PlannedTrial, directory: Path) -> Trial:
+        watch.trial_started(planned, 0, 0)
+        trial = measure(planned, msgspec.structs.replace(bench, directory=directory), watch.line)
+        watch.trial_ended(trial)
+        return trial
+
+    return SearchBench(
+        setup=bench.setup,
+        gpus=bench.gpus,
+        session=session,
+        reports=request.reports,
+        cache=wish.vendor / "batch-sizes.json",
+        run=run_one,
+        say=watch.say,
+    )
 
 
 def measure_noise(request: Request, watch: Watch) -> Noise:
