@@ -204,7 +204,8 @@ def test_figures_only_where_there_is_something_to_show(make_session: Any, trials
     measured, ideal = scaling.panels[0].curves
     assert measured.points == ((1, 400.0), (2, 780.0), (4, 1500.0))
     assert ideal.ideal
-    assert ideal.points[:2] == ((1, 400.0), (2, 800.0))
+    assert ideal.points == ((1, 400.0), (4, 1600.0))
+    assert (measured.name, batch_figures(report)[0].panels[0].curves[0].name) == ("resnet50, batch 32", "resnet50")
     report = _composed(make_session(), [trials[0], trials[7]])
     assert (batch_figures(report), scaling_figures(report)) == ([], [])
 

@@ -7,14 +7,14 @@ sixty figures.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import msgspec
 
 from wrapper.reporter.analysis import Summary
 from wrapper.reporter.content import Report
-from wrapper.reporter.headline import mean_text, significant
+from wrapper.reporter.headline import labels, mean_text, significant
 from wrapper.reporter.series import COLUMNS, Points, Series, Throttled
 
 T = TypeVar("T")
@@ -123,24 +123,36 @@ def _against(report: Report, field: str, label: str, title: str) -> list[Figure]
 
 
 def _against_figure(groups: Sequence[Sequence[Summary]], report: Report, field: str, label: str, title: str) -> Figure:
-    curves: list[Curve] = []
-    for group in groups:
-        marks = tuple(
-            Mark(x=getattr(one.case, field), y=one.mean or 0, half=one.ci95, text=f"{report.labels[one.case]}: {mean_text(one)} images/sec")
-            for one in group
-        )
-        curves.append(Curve(name=f"{report.labels[group[0].case]}, and so on", points=tuple((mark.x, mark.y) for mark in marks), marks=marks))
+    curves = [Curve(name=name, points=_points(marks), marks=marks) for name, marks in _named_marks(groups, report, field)]
+    if field == "devices":
+        ends = [(curve.marks[0], curve.marks[-1].x) for curve in curves]
+        ideals = [((first.x, first.y), (last, first.y / first.x * last)) for first, last in ends]
+        curves += [Curve(name="in proportion to its first", points=points, ideal=True) for points in ideals]
     measured = [mark for curve in curves for mark in curve.marks]
     values = sorted({mark.x for mark in measured})
-    x = Scale(low=values[0], high=values[-1], start=LEFT + 12, end=WIDTH - RIGHT - 12, log2=field == "batch_size")
     # with two repeats an interval can be so wide that it would flatten everything else
-    y = Scale(low=0, high=1.05 * max(mark.y + min(mark.half or 0, 0.3 * mark.y) for mark in measured), start=TOP + _TALL, end=TOP)
-    if field == "devices":
-        first = [curve.marks[0] for curve in curves]
-        ideals = [tuple((value, mark.y * value / mark.x) for value in values if mark.y * value / mark.x <= y.high) for mark in first]
-        curves += [Curve(name="in proportion to its first", points=points, ideal=True) for points in ideals]
-    panel = Panel(label="images/sec", y=y, curves=tuple(curves))
+    tops = [mark.y + min(mark.half or 0, 0.3 * mark.y) for mark in measured] + [y for curve in curves for _, y in curve.points]
+    x = Scale(low=values[0], high=values[-1], start=LEFT + 12, end=WIDTH - RIGHT - 12, log2=field == "batch_size")
+    panel = Panel(label="images/sec", y=Scale(low=0, high=1.05 * max(tops), start=TOP + _TALL, end=TOP), curves=tuple(curves))
     return Figure(title=title, description="; ".join(mark.text for mark in measured), panels=(panel,), x=x, ticks=x.apart(values), label=label)
+
+
+def _named_marks(groups: Sequence[Sequence[Summary]], report: Report, field: str) -> Iterator[tuple[str, tuple[Mark, ...]]]:
+    """The marks of each group, and a name that tells it from the other groups."""
+    first = [group[0].case for group in groups]
+    for case, group in zip(first, groups, strict=True):
+        name = labels(first)[case]
+        yield (
+            name.replace(f", batch {case.batch_size}", "", 1) if field == "batch_size" else name,
+            tuple(
+                Mark(x=getattr(one.case, field), y=one.mean or 0, half=one.ci95, text=f"{report.labels[one.case]}: {mean_text(one)} images/sec")
+                for one in group
+            ),
+        )
+
+
+def _points(marks: Iterable[Mark]) -> Points:
+    return tuple((mark.x, mark.y) for mark in marks)
 
 
 def series_figure(title: str, series: Series) -> Figure:
