@@ -61,16 +61,16 @@ class Index:
     vendor: Path
     said: list[str] = dataclasses.field(default_factory=list)
 
-    def add(self, version: str = "1.12.0", init: str = GOOD, name: str = "tensorflow") -> Path:
+    def add(self, version: str = "1.12.0", *, init: str = GOOD, device_lib: str = DEVICE_LIB) -> Path:
         """Put a TensorFlow on the index."""
-        wheel = self.wheels / f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
-        info = f"{name.replace('-', '_')}-{version}.dist-info"
+        wheel = self.wheels / f"tensorflow-{version}-py3-none-any.whl"
+        info = f"tensorflow-{version}.dist-info"
         files = {
             "tensorflow/__init__.py": init.format(version=version) if init is GOOD else init,
             "tensorflow/python/__init__.py": "",
             "tensorflow/python/client/__init__.py": "",
-            "tensorflow/python/client/device_lib.py": DEVICE_LIB,
-            f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+            "tensorflow/python/client/device_lib.py": device_lib,
+            f"{info}/METADATA": f"Metadata-Version: 2.1\nName: tensorflow\nVersion: {version}\n",
             f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         }
         record = "".join(f"{path},sha256={digest(text)},{len(text.encode())}\n" for path, text in files.items()) + f"{info}/RECORD,,\n"
@@ -147,6 +147,12 @@ def test_made_checked_and_used_again(index: Index, monkeypatch: pytest.MonkeyPat
     assert time.monotonic() - start < 0.2
     assert again == made
     assert planned_environment(release(), "cpu", (), index.vendor, locks=index.locks) == (made.path, True)
+
+
+def test_a_tensorflow_before_1_8_lists_its_devices_without_a_configuration(index: Index) -> None:
+    early = DEVICE_LIB.replace("list_local_devices(config)", "list_local_devices()").replace("    assert config.gpu_options.allow_growth\n", "")
+    index.lock(index.add("1.5.0", device_lib=early))
+    assert [device.kind for device in index.make(release("1.5.0"), "gpu").devices] == ["CPU", "GPU"]
 
 
 def test_another_row_or_lock_is_another_environment(index: Index) -> None:

@@ -25,7 +25,7 @@ PYTHON = "python.exe" if sys.platform == "win32" else "python"
 _SENTINEL = "tfcnn-inspection:"
 
 # Runs on Python 2.7 and 3.5 to today, with TensorFlow 1.5 to today. The current directory leaves the search path first: a folder named tensorflow
-# may lie in it. With allow_growth the look at the devices does not take all of a GPU's memory.
+# may lie in it. With allow_growth the look at the devices does not take all of a GPU's memory; TensorFlow before 1.8 can't be asked that way.
 _SCRIPT = (
     r"""
 import sys
@@ -60,9 +60,13 @@ if tf.test.is_built_with_cuda():
             pass
 config = getattr(getattr(tf, "compat", None), "v1", tf).ConfigProto()
 config.gpu_options.allow_growth = True
+try:
+    listed = device_lib.list_local_devices(config)
+except TypeError:
+    listed = device_lib.list_local_devices()
 devices = [
     {"kind": d.device_type, "name": d.name, "description": d.physical_device_desc, "memory_bytes": int(d.memory_limit)}
-    for d in device_lib.list_local_devices(config)
+    for d in listed
     if d.device_type in ("CPU", "GPU")
 ]
 tell("tensorflow", {"tensorflow": tf.__version__, "packages": packages, "devices": devices, "cuda_built": cuda})
