@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import time
 from array import array
@@ -14,7 +13,7 @@ import msgspec
 
 from wrapper.bootstrapper.host import Gpu
 from wrapper.bootstrapper.setup import Setup
-from wrapper.parser.clock import Clock, window_throughput
+from wrapper.parser.clock import Clock, read_stamps, window_throughput
 from wrapper.parser.output import Event, Output, parse_file, read_line
 from wrapper.parser.stderr import read_stderr
 from wrapper.parser.verdict import Warning, judge
@@ -69,7 +68,7 @@ def measure(planned: PlannedTrial, bench: Bench, on_event: Callable[[Event, floa
         sampled = sampler.stop()
     log = logs / f"{planned.log_name}.stdout"
     output = parse_file(log)
-    stamps = _read_stamps(log.with_suffix(".times.csv"))
+    stamps = read_stamps(log.with_suffix(".times.csv"))
     clock = window_throughput(output.steps, stamps, planned.case.global_batch_size)
     judgement = judge(
         case=planned.case,
@@ -121,14 +120,6 @@ def _timed_window(output: Output, stamps: array[float]) -> tuple[float, float] |
     if output.step_header_line is None or not output.total_lines or output.total_lines[0] > len(stamps):
         return None
     return stamps[output.step_header_line - 1], stamps[output.total_lines[0] - 1]
-
-
-def _read_stamps(path: Path) -> array[float]:
-    """When each line of standard output came, in seconds since the start; that of line n at index n - 1."""
-    with path.open(encoding="ascii", newline="") as file:
-        rows = csv.reader(line for line in file if line.endswith("\n"))
-        next(rows, None)
-        return array("d", (float(seconds) for _, seconds in rows))
 
 
 def _sha256(path: Path) -> str:

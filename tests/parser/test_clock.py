@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from test_verdict import CASE, RUN, TWO_GPUS
 
-from wrapper.parser.clock import Clock, Window, disagreement, window_throughput
+from wrapper.parser.clock import Clock, Window, disagreement, read_stamps, window_throughput
 from wrapper.parser.line import Step
 from wrapper.parser.output import parse
 from wrapper.parser.stderr import summarise_stderr
@@ -80,3 +82,17 @@ def test_verdict_by_the_clock() -> None:
     assert [warning.kind for warning in judged(400.0).warnings] == ["clock_disagrees"]
     assert judged(200.0).verdict == "bogus_total"
     assert judged(5000.0).verdict == "ok"  # stamps that came all at once do not take a figure away
+
+
+def test_stamps_are_read_as_they_were_written_but_for_a_line_cut_off(tmp_path: Path) -> None:
+    file = tmp_path / "r1.times.csv"
+    file.write_text("line,seconds\n1,0.250000\n2,1.500000\n3,1.5", encoding="ascii")
+    assert list(read_stamps(file)) == [0.25, 1.5]
+
+
+@pytest.mark.parametrize("line", ["1,nan", "1,inf", "1", "1,2,3", "1,soon", "", "1,\u0664"])
+def test_damaged_stamps_are_refused(line: str, tmp_path: Path) -> None:
+    file = tmp_path / "r1.times.csv"
+    file.write_text(f"line,seconds\n1,0.25\n{line}\n", encoding="utf-8")
+    with pytest.raises(ValueError):
+        read_stamps(file)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from array import array
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -34,6 +37,25 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True):
     """How far off `images_per_sec` may be because of the stamps alone, relative."""
     windows: tuple[Window, ...] = ()
     """The same in parts of half a second at least: whether the warm-up was long enough, and drift."""
+
+
+def read_stamps(path: Path) -> array[float]:
+    """When each line of a log came, from the file that was written beside it.
+
+    Returns:
+        seconds since the start of the child; those of line n at index n - 1. A last line that a crash cut off is left out.
+
+    Raises:
+        OSError: the file can't be read.
+        ValueError: it is damaged.
+    """
+    with path.open(encoding="ascii", newline="") as file:
+        next(file, None)
+        rows = (line.split(",") for line in file if line.endswith("\n"))
+        stamps = array("d", (float(seconds) for _, seconds in rows))
+    if not all(map(math.isfinite, stamps)):
+        raise ValueError(f"{path.name} holds a time that is no number")
+    return stamps
 
 
 def window_throughput(steps: Sequence[Step], seconds: Sequence[float], global_batch_size: int) -> Clock | None:

@@ -10,7 +10,7 @@ from pathlib import Path, PureWindowsPath
 
 import msgspec
 
-from wrapper.parser.clock import window_throughput
+from wrapper.parser.clock import read_stamps, window_throughput
 from wrapper.reporter.analysis import figure
 from wrapper.reporter.store import LOGS_DIRECTORY, Trial
 from wrapper.runner.telemetry_summary import HARMFUL_REASONS
@@ -58,11 +58,13 @@ def read_series(directory: Path, trials: Sequence[Trial]) -> dict[int, Series]:
 
 def _series(logs: Path, trial: Trial) -> Series:
     name = PureWindowsPath(trial.log).stem  # a Windows path knows the separators of both worlds
-    stamps = [float(row["seconds"]) for row in _rows(logs / f"{name}.times.csv", ("seconds",))]
+    stamps: Sequence[float] = ()
+    with suppress(OSError, ValueError):
+        stamps = read_stamps(logs / f"{name}.times.csv")
     stamped = {step.step: stamps[step.line - 1] for step in trial.steps if 0 < step.line <= len(stamps)}
     clock = window_throughput(trial.steps, stamps, trial.case.global_batch_size)
     windows = clock.windows if clock else ()
-    rows = list(_rows(logs / f"{name}.telemetry.csv", ("seconds",)))
+    rows = list(_rows(logs / f"{name}.telemetry.csv"))
     if stamped:  # the steps last seconds, the start before them minutes
         start_s, end_s = min(stamped.values()), max(stamped.values())
         rows = [row for row in rows if start_s <= float(row["seconds"]) <= end_s]
@@ -74,11 +76,11 @@ def _series(logs: Path, trial: Trial) -> Series:
     )
 
 
-def _rows(path: Path, numbers: Sequence[str]) -> Iterator[dict[str, str]]:
-    """The whole rows of a CSV file whose columns `numbers` are numbers; none where it can't be read."""
+def _rows(path: Path) -> Iterator[dict[str, str]]:
+    """The whole rows of a CSV file whose column "seconds" is a number; none where it can't be read."""
     with suppress(OSError, UnicodeDecodeError, csv.Error), path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            if None not in row.values() and None not in row and all(_number(row.get(name, "")) is not None for name in numbers):
+            if None not in row.values() and None not in row and _number(row.get("seconds", "")) is not None:
                 yield row
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import math
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from wrapper.parser.clock import window_throughput
+from wrapper.parser.clock import read_stamps, window_throughput
 from wrapper.parser.line import KEPT_CHARACTERS, readable
 from wrapper.parser.output import parse_file
 from wrapper.parser.stderr import read_stderr
@@ -108,7 +107,7 @@ def _from_logs(directory: Path, session: Session, trial: Trial) -> Trial | str:
     seen_on = trial.telemetry.get("seen_on")
     try:
         output = parse_file(_file(directory, trial.log))
-        clock = window_throughput(output.steps, _read_stamps(_file(directory, f"{stem}.times.csv")), trial.case.global_batch_size)
+        clock = window_throughput(output.steps, read_stamps(_file(directory, f"{stem}.times.csv")), trial.case.global_batch_size)
         judgement = judge(
             case=trial.case,
             execution=trial.execution,
@@ -130,14 +129,6 @@ def _from_logs(directory: Path, session: Session, trial: Trial) -> Trial | str:
         telemetry=trial.telemetry | ({"clock": msgspec.to_builtins(clock)} if "clock" in trial.telemetry else {}),
     )
     return msgspec.json.decode(msgspec.json.encode(again), type=Trial)  # as a record can hold it, which knows no nan
-
-
-def _read_stamps(path: Path) -> list[float]:
-    """Seconds since the start at which each line of standard output came. Raises ValueError where the file is damaged."""
-    with path.open(encoding="ascii", newline="") as file:
-        rows = csv.reader(line for line in file if line.endswith("\n"))  # a line without its end was cut off
-        next(rows, None)
-        return [float(seconds) for _, seconds in rows]
 
 
 def _differences(trial: Trial, again: Trial) -> Iterator[Finding]:
