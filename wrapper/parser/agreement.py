@@ -18,14 +18,14 @@ _MODES = {"train": "training", "eval": "evaluation"}
 
 
 class Disagreement(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that upstream did otherwise than asked."""
+    """Something that upstream did otherwise than asked, or than the rest of what it printed says."""
 
     key: str
     asked: str
     printed: str
 
     def __str__(self) -> str:
-        return f"{self.key}: asked for {self.asked}, upstream printed {self.printed}"
+        return f"{self.key}: upstream printed {self.printed} instead of {self.asked}"
 
 
 def disagreements(case: Case, output: Output, release_minor: str | None = None) -> tuple[Disagreement, ...]:
