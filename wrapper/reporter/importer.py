@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -16,9 +14,9 @@ from wrapper.process import Execution
 from wrapper.reporter.analysis import Summary, failure, figure, summarise
 from wrapper.reporter.benchmark_log import METRIC_FILE, RUN_FILE, read_benchmark_log
 from wrapper.reporter.foreign_log import Refusal, Row, read_log, shown
-from wrapper.reporter.markdown import clean
 from wrapper.reporter.matching import Conditions, conditions_of, references_from
 from wrapper.reporter.reference import Reference, canonical_gpu, load_gpus
+from wrapper.reporter.spreadsheet import csv_text
 from wrapper.reporter.store import SESSION_FILE, Trial, read_session, read_trials
 
 _COLUMNS = (
@@ -65,11 +63,7 @@ def import_logs(paths: Iterable[Path]) -> Imported:
 
 def rows_csv(rows: Iterable[Row]) -> str:
     """One line a log; what is not stated or not valid is an empty cell."""
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(_COLUMNS)
-    table.writerows([_cell(value) for value in _cells(row)] for row in rows)
-    return text.getvalue()
+    return csv_text(_COLUMNS, map(_cells, rows))
 
 
 def as_references(rows: Iterable[Row], source_name: str) -> tuple[Reference, ...]:
@@ -196,9 +190,3 @@ def _cells(row: Row) -> tuple[object, ...]:
         *(row.stated("precision"), row.stated("xla"), row.stated("data"), row.stated("variable_update"), row.nan_loss, row.ranks),
         *(judgement.verdict, judgement.reason, row.machine, row.gpu, row.tensorflow, row.date, "; ".join(row.notes)),
     )
-
-
-def _cell(value: object) -> object:
-    """Text on one line that no spreadsheet takes for a formula, as in results.csv."""
-    text = clean(value) if isinstance(value, str) else value
-    return f"'{text}" if isinstance(text, str) and text.startswith(("=", "+", "-", "@")) else text

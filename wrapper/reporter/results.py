@@ -10,7 +10,7 @@ import msgspec
 from wrapper.reporter.analysis import Summary, failure, figure
 from wrapper.reporter.content import Report
 from wrapper.reporter.facts import drivers, hardware
-from wrapper.reporter.markdown import clean
+from wrapper.reporter.spreadsheet import csv_cell
 from wrapper.reporter.store import Session, Trial
 from wrapper.runner.sweep import Case
 
@@ -24,7 +24,7 @@ def results_csv(session: Session, trials: Sequence[Trial], report: Report) -> st
         if (value := figure(trial)) is not None:
             totals.setdefault(trial.case, []).append(f"{value:.2f}")
     rows = [_csv_row(session, summary, totals.get(summary.case, []), report) for summary in report.summaries]
-    table = pandas.DataFrame([{name: _csv_cell(value) for name, value in row.items()} for row in rows], columns=list(rows[0]) if rows else ["notice"])
+    table = pandas.DataFrame([{name: csv_cell(value) for name, value in row.items()} for row in rows], columns=list(rows[0]) if rows else ["notice"])
     return str(table.to_csv(index=False, lineterminator="\n"))
 
 
@@ -108,11 +108,3 @@ def _csv_row(session: Session, summary: Summary, totals: list[str], report: Repo
         "case_warnings": " ".join(warning.kind for warning in report.case_warnings[case]),
         "numerics": report.numerics[case].finding,
     }
-
-
-def _csv_cell(value: object) -> object:
-    """Text on one line that no spreadsheet takes for a formula: https://owasp.org/www-community/attacks/CSV_Injection."""
-    if not isinstance(value, str):
-        return value
-    text = clean(value)
-    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
