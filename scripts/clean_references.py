@@ -135,6 +135,13 @@ RULES: tuple[tuple[str, dict[str, str]], ...] = (
     (r"tensorflow/models PR 5518 tfboyd : \"benchmark code \(non-xla\), 5,700\"", {}),
 )
 
+# row -> why to trust it less, which its note doesn't say: the logs themselves, read again with `tfcnn import`, don't bear it out
+CAUTIONS = {
+    "training-521": "the log's header says 256 per device, but 1024 global on 2 GPUs",
+    "training-527": "the log's header says 256 per device, but 2048 global on 4 GPUs",
+    "training-533": "the log's header says 256 per device, but 4096 global on 8 GPUs",
+}
+
 
 def main() -> int:
     collected = Path(sys.argv[1]) if len(sys.argv) > 1 else PROJECT.parent / "shared" / "references"
@@ -168,6 +175,7 @@ def clean_row(row: Mapping[str, str], name: str, source: Mapping[str, str], arch
     gpu, machine = GPU_NAMES.get(row["gpu"], (row["gpu"], row["machine"]))
     update, all_reduce, parameter_device = VARIABLE_UPDATES[row["variable_update"]]
     noted = read_note(row["note"])
+    caution = [text for text in (noted.get("caution"), CAUTIONS.get(name)) if text]
     return {
         **{column: row[column] for column in ("source", "devices", "model", "batch_size", "precision", "data", "tensorflow", "images_per_sec")},
         "row": name,
@@ -184,7 +192,8 @@ def clean_row(row: Mapping[str, str], name: str, source: Mapping[str, str], arch
         "repeats": noted.get("repeats", source["repeats"]),
         "steps": noted.get("steps", source["steps"]),
         "date": row["date"] or noted.get("date", ""),
-        **{column: noted.get(column, "") for column in ("data_set", "loss_nan", "warmup_steps", "setup", "caution")},
+        **{column: noted.get(column, "") for column in ("data_set", "loss_nan", "warmup_steps", "setup")},
+        "caution": "; ".join(caution),
     }
 
 
