@@ -88,7 +88,9 @@ class TestTables:
         assert all(reference.tf32 is False for reference in references if architectures[reference.gpu] == "Turing" and reference.precision == "fp32")
 
     def test_figures_of_logs_that_contradict_themselves_say_so(self, references: tuple[Reference, ...]) -> None:
-        found = select(references, source="lambda_logs_2020_21", model="inception3", gpu="RTX A6000", precision="fp16", mode="training", batch_size=256)
+        found = select(
+            references, source="lambda_logs_2020_21", model="inception3", gpu="RTX A6000", precision="fp16", mode="training", batch_size=256
+        )
         assert [(one.devices, "per device, but" in (one.caution or "")) for one in found] == [(2, True), (4, True), (8, True)]
 
     def test_files_are_small(self) -> None:
