@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from wrapper.errors import FatalError
 from wrapper.process import Execution, run_logged, scrubbed_environment
 from wrapper.runner.plan import PlannedTrial
 
@@ -37,16 +38,25 @@ def run_trial(
 
     Returns:
         how it ended; a trial is never raised. What the hooks raise is.
+
+    Raises:
+        FatalError: its logs can't be made.
     """
     logs = directory / LOGS
-    logs.mkdir(parents=True, exist_ok=True)
+    stdout, stderr, times = (logs / f"{planned.log_name}{ending}" for ending in (".stdout", ".stderr", ".times.csv"))
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+        for path in (stdout, stderr, times):
+            path.write_bytes(b"")  # where the child can't be started, what an earlier run of the trial printed must not pass for its output
+    except OSError as error:
+        raise FatalError(f"the logs of trial {planned.index} can't be written in {logs} ({error})", "Mend that, then go on with --resume") from error
     return run_logged(
         planned.command,
         cwd=Path.cwd(),
         environment=scrubbed_environment(os.environ, environment_variables, keep_pythonpath=keep_pythonpath),
-        stdout_path=logs / f"{planned.log_name}.stdout",
-        stderr_path=logs / f"{planned.log_name}.stderr",
-        times_path=logs / f"{planned.log_name}.times.csv",
+        stdout_path=stdout,
+        stderr_path=stderr,
+        times_path=times,
         time_limit_s=time_limit_s,
         on_line=on_line,
         on_start=on_start,
