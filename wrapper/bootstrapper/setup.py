@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 import msgspec
+from packaging.version import Version
 
 from wrapper.bootstrapper.environment import Environment, find_pythons, fit_to_release, make_environment, planned_environment, use_environment
 from wrapper.bootstrapper.host import gpus_present
@@ -90,7 +91,7 @@ def choose(wish: Wish, say: Say) -> Choice:
         say(f"looking at the TensorFlow of {wish.python}")
         environment = use_environment(wish.python, device=device)
         release = match_installed(environment.tensorflow, load_releases())
-        if wish.tensorflow and resolve_release(wish.tensorflow, load_releases()).tensorflow != release.tensorflow:
+        if wish.tensorflow and not _names(wish.tensorflow, release):
             raise FatalError(
                 f"{wish.python} has TensorFlow {environment.tensorflow}, and {wish.tensorflow} was asked for",
                 "Leave one of --python and --tensorflow out",
@@ -136,6 +137,12 @@ def foresee(choice: Choice, wish: Wish) -> Setup:
             tensorflow=choice.release.tensorflow,
         )
     return Setup(release=choice.release, device=choice.device, reason=choice.reason, checkout=checkout, environment=environment)
+
+
+def _names(asked: str, installed: Release) -> bool:
+    """Whether "1.12.0", or "1.12" for any patch of it, means what is installed. Raises UsageError for what is no known release."""
+    known, found = Version(resolve_release(asked, load_releases()).tensorflow), Version(installed.tensorflow)
+    return found.release[:2] == known.release[:2] if len(Version(asked).release) == 2 else found == known
 
 
 def _demo_release(commit: str) -> Release:
