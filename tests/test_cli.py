@@ -48,6 +48,8 @@ REFUSED = {
     "a batch size that is no number": (["run", "--models", "resnet50=many"], "'many'"),
     "a batch size of nothing": (["run", "--models", "resnet50=0"], "models.resnet50"),
     "a model without a batch size": (["run", "--models", "lenet"], "lenet"),
+    "a case twice": (["run", "--models", "trivial=2,trivial=2"], "models.trivial: [2, 2]"),
+    "a number of devices twice": (["run", "--models", "trivial=2", "--devices", "1,1"], "devices: [1, 1]"),
     "an empty list of models": (["run", "--models", ""], "--models"),
     "no repeats": (["run", "--repeats", "0"], "repeats: 0"),
     "negative steps": (["run", "--steps", "-5"], "steps: -5"),

@@ -283,6 +283,11 @@ def _check_meaning(sweep: Sweep, models: Mapping[str, str | None]) -> None:
         if model not in models:
             near = difflib.get_close_matches(model, models, n=3) or sorted(models)
             raise UsageError(f"models.{model}: upstream has no model of this name", f"Near it: {', '.join(near)}")
+    lists: dict[str, object] = {key: getattr(sweep, key) for key in ("devices", "precisions", "xla")}
+    lists |= {f"models.{model}": sizes for model, sizes in sweep.models.items()}
+    for key, values in lists.items():
+        if isinstance(values, tuple) and len(set(values)) < len(values):
+            raise UsageError(f"{key}: {list(values)!r}: a value stands twice, and would be one case", "Use repeats to run a case more often")
     for name, value in sweep.flags.items():
         if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
             raise UsageError(f"flags.{name}: not a flag's name", "Write it as upstream does, without dashes: num_intra_threads")
