@@ -26,6 +26,11 @@ def reference(row: str = "r1", model: str = "resnet50", source: str = "page") ->
     return Reference(row=row, source=source, gpu="Tesla P100", devices=1, model=model, mode="training", images_per_sec=200.0, published="200")
 
 
+def suite_of(text: str) -> ET.Element:
+    (suite,) = ET.fromstring(text.encode("utf-8"))
+    return suite
+
+
 def test_names_the_cases_below_the_bound_and_those_without_a_figure() -> None:
     measured = [summary(mean=189.0), summary("vgg16", mean=191.0), summary("alexnet", mean=None)]
     rows = [reference(), reference(row="v", model="vgg16"), reference(row="a", model="alexnet")]
@@ -39,25 +44,31 @@ def test_the_bound_itself_passes() -> None:
 
 
 def test_a_gate_that_tested_nothing_does_not_pass() -> None:
-    with pytest.raises(FatalError, match="no case could be compared"):
+    with pytest.raises(FatalError, match="no case of mine could be compared"):
         below(compare([summary("trivial")], CONDITIONS, [reference()]), 0.95)
 
 
 def test_a_report_without_a_single_figure_does_not_pass() -> None:
     comparison = compare([summary(mean=None)], CONDITIONS, [reference()])
     assert [failure.reason for failure in below(comparison, 0.95)] == ["no valid figure"]
-    assert ET.fromstring(junit_xml(comparison, 0.95).encode("utf-8")).attrib["errors"] == "1"
+    assert suite_of(junit_xml([comparison], 0.95)).attrib["errors"] == "1"
 
 
 def test_junit_counts_and_escapes() -> None:
     measured = [summary(mean=100.0), summary("vgg16"), summary("alexnet", mean=None), summary("trivial")]
     rows = [reference(source='<&">\x00\x1b', row="]]>"), reference(row="v", model="vgg16")]
-    text = junit_xml(compare(measured, CONDITIONS, rows), 0.95)
-    suite = ET.fromstring(text.encode("utf-8"))
+    suite = suite_of(junit_xml([compare(measured, CONDITIONS, rows)], 0.95))
     assert [suite.attrib[key] for key in ("tests", "failures", "errors", "skipped")] == ["4", "1", "1", "1"]
     assert len(suite.findall("testcase")) == 4
     (failure,) = suite.findall("testcase/failure")
     assert '<&">\ufffd\ufffd' in failure.attrib["message"]
+
+
+def test_junit_has_a_suite_for_each_report() -> None:
+    other = Conditions(name="theirs", gpu="Tesla P100", tensorflow="1.12.3")
+    comparisons = [compare([summary(mean=189.0)], conditions, [reference()]) for conditions in (CONDITIONS, other)]
+    root = ET.fromstring(junit_xml(comparisons, 0.95).encode("utf-8"))
+    assert [(suite.attrib["name"], suite.attrib["failures"]) for suite in root] == [("mine", "1"), ("theirs", "1")]
 
 
 def test_benchmark_json_is_what_the_action_reads() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -38,39 +38,27 @@ def below(comparison: Comparison, bound: float) -> tuple[Failure, ...]:
         FatalError: not one case could be compared, so that nothing was tested.
     """
     if not comparison.rows and not comparison.missing:
-        raise FatalError("no case could be compared, so there is nothing to hold the bound against", "Name a reference with the same models")
+        raise FatalError(
+            f"no case of {comparison.conditions.name} could be compared, so there is nothing to hold the bound against",
+            "Name a reference with the same models",
+        )
     slow = [Failure(case=row.summary.case, row=row, reason=_reason(row, bound)) for row in comparison.rows if row.ratio < bound]
     return (*slow, *(Failure(case=case, row=None, reason="no valid figure") for case in comparison.missing))
 
 
-def junit_xml(comparison: Comparison, bound: float) -> str:
-    """The gate as JUnit XML: a test case for each row and for each case without a figure; a case without a reference is skipped.
+def junit_xml(comparisons: Sequence[Comparison], bound: float) -> str:
+    """The gate as JUnit XML: a suite for each report, a test case for each row and for each case without a figure; a case without a reference is
+    skipped.
 
     Raises:
         FatalError: as `below`.
     """
-    failures = below(comparison, bound)
-    missing = [failure for failure in failures if failure.row is None]
-    suite = ET.Element(
-        "testsuite",
-        name=_clean(comparison.conditions.name),
-        tests=str(len(comparison.rows) + len(comparison.missing) + len(comparison.unmatched)),
-        failures=str(len(failures) - len(missing)),
-        errors=str(len(missing)),
-        skipped=str(len(comparison.unmatched)),
-    )
-    for row in comparison.rows:
-        test = ET.SubElement(suite, "testcase", classname=_clean(f"{row.reference.source}.{row.reference.gpu}"), name=_clean(_name(row)))
-        if row.ratio < bound:
-            ET.SubElement(test, "failure", message=_clean(_reason(row, bound))).text = _clean(row.match.label)
-    for failure in missing:
-        ET.SubElement(ET.SubElement(suite, "testcase", classname="measured", name=_clean(failure.case.name)), "error", message=failure.reason)
-    for unmatched in comparison.unmatched:
-        test = ET.SubElement(suite, "testcase", classname=_clean(unmatched.against or "references"), name=_clean(unmatched.case.name))
-        ET.SubElement(test, "skipped", message=_clean(unmatched.reason))
-    ET.indent(suite)
+    root = ET.Element("testsuites")
+    for comparison in comparisons:
+        _add_suite(root, comparison, bound)
+    ET.indent(root)
     # ElementTree's own declaration would name the encoding of the platform, not that of the file
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(suite, encoding="unicode") + "\n"
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 
 def benchmark_json(summaries: Iterable[Summary], conditions: Conditions) -> str:
@@ -90,6 +78,29 @@ def benchmark_json(summaries: Iterable[Summary], conditions: Conditions) -> str:
         if summary.mean is not None
     ]
     return json.dumps(entries, indent=2, ensure_ascii=False) + "\n"
+
+
+def _add_suite(root: ET.Element, comparison: Comparison, bound: float) -> None:
+    failures = below(comparison, bound)
+    missing = [failure for failure in failures if failure.row is None]
+    suite = ET.SubElement(
+        root,
+        "testsuite",
+        name=_clean(comparison.conditions.name),
+        tests=str(len(comparison.rows) + len(comparison.missing) + len(comparison.unmatched)),
+        failures=str(len(failures) - len(missing)),
+        errors=str(len(missing)),
+        skipped=str(len(comparison.unmatched)),
+    )
+    for row in comparison.rows:
+        test = ET.SubElement(suite, "testcase", classname=_clean(f"{row.reference.source}.{row.reference.gpu}"), name=_clean(_name(row)))
+        if row.ratio < bound:
+            ET.SubElement(test, "failure", message=_clean(_reason(row, bound))).text = _clean(row.match.label)
+    for failure in missing:
+        ET.SubElement(ET.SubElement(suite, "testcase", classname="measured", name=_clean(failure.case.name)), "error", message=failure.reason)
+    for unmatched in comparison.unmatched:
+        test = ET.SubElement(suite, "testcase", classname=_clean(unmatched.against or "references"), name=_clean(unmatched.case.name))
+        ET.SubElement(test, "skipped", message=_clean(unmatched.reason))
 
 
 def _name(row: Row) -> str:
