@@ -88,6 +88,12 @@ def list_local_devices(config):
     return [Device("CPU", 0)] + [Device("GPU", index) for index in range(gpus)]
 """
 
+CPUINFO = """
+def get_cpu_info():
+    return {"brand_raw": "Fake CPU", "arch": "X86_64", "flags": []}
+"""
+"""In place of py-cpuinfo, which asks the CPU for a second at each start. What is read of a host is tested with the real one elsewhere."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Product:
@@ -185,6 +191,7 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Product:
     shutil.copytree(PROJECT / "wrapper", root / "wrapper", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("tmp", "wheels"):
         (root / name).mkdir()
+    (root / "cpuinfo.py").write_text(CPUINFO, encoding="utf-8")
     commits = _make_upstream(root / "upstream")
     _rewrite_table(root / "wrapper" / "data" / "releases.yaml", commits)
     for version in (OLD, NEW):

@@ -86,7 +86,7 @@ def mixed(product: Product, interpreters: dict[str, str], tmp_path_factory: pyte
     models = ",".join(f"{model}=2" for model in BEHAVIOURS)
     reports = tmp_path_factory.mktemp("mixed") / "reports"
     behaviours = ",".join(f"{model}={behaviour}" for model, (behaviour, _) in BEHAVIOURS.items())
-    return sweep(product, reports, "--models", models, "--repeats", "1", "--time-limit", "4s", FAKE_BEHAVIOURS=behaviours)
+    return sweep(product, reports, "--models", models, "--repeats", "1", "--time-limit", "3s", FAKE_BEHAVIOURS=behaviours)
 
 
 def test_a_whole_sweep(good: Swept) -> None:
