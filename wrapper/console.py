@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console as Terminal
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
+from wrapper.tables import plain, table
+
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from wrapper.batch_search import BatchSearch
     from wrapper.bootstrapper.host import Host
     from wrapper.bootstrapper.pythons import Interpreter
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 
 PLAIN_INTERVAL_S = 10.0
 """Where the terminal is a file, step lines are shown this often at most."""
+WIDEST_TABLE = 120
+"""Columns of the terminal; where it is a file, too."""
 
 
 class Console:
@@ -51,7 +56,19 @@ class Console:
         return cls(terminal if terminal.is_terminal else Terminal(highlight=False, markup=False, emoji=False, soft_wrap=True, width=200))
 
     def say(self, text: str) -> None:
-        self._terminal.print(_clean(text))
+        self._terminal.print(plain(text))
+
+    def show(self, parts: Iterable[str | Table]) -> None:
+        """Lines and tables, in their order."""
+        for part in parts:
+            if isinstance(part, str):
+                self.say(part)
+            else:
+                self._terminal.print(part, width=min(self._terminal.width, WIDEST_TABLE))
+
+    def write(self, text: str) -> None:
+        """Text that is to be copied, as it is."""
+        self._terminal.out(text, end="", highlight=False)
 
     def trial_started(self, planned: PlannedTrial, done: int, total: int) -> None:
         of = f" of {total}" if total else ""
@@ -108,20 +125,17 @@ class Console:
 
     def show_releases(self, releases: Iterable[Release], pythons: Iterable[Interpreter]) -> None:
         found = {".".join(python.version.split(".")[:2]) for python in pythons}
-        table = _table("TensorFlow", "upstream", "Python", "CUDA", "cuDNN", "seen", "this machine")
+        rows = []
         for release in releases:
             served = [python for python in release.python if python in found]
             here = f"Python {served[0]}" if served else f"needs Python {' or '.join(release.python)}"
             row = (release.tensorflow, f"{release.upstream_commit[:12]} {release.upstream_ref}", ", ".join(release.python))
-            table.add_row(*row, release.cuda or "", release.cudnn or "", release.seen, here)
-        self._terminal.print(table)
+            rows.append((*row, release.cuda or "", release.cudnn or "", release.seen, here))
+        self._terminal.print(table(("TensorFlow", "upstream", "Python", "CUDA", "cuDNN", "seen", "this machine"), rows))
 
     def show_report(self, report: Report, directory: Path) -> None:
         self.say(f"\n{report.title}")
-        table = _table(*report.headline.headers, align=report.headline.align)
-        for row in report.headline.rows:
-            table.add_row(*map(_clean, row))
-        self._terminal.print(table)
+        self._terminal.print(table(report.headline.headers, report.headline.rows, report.headline.align))
         self.say("; ".join(f"{name}: {value}" for name, value in report.headline.common.items()))
         for line in report.warnings:
             self.say(f"note: {line}")
@@ -143,14 +157,12 @@ class Console:
 
     def show_batch_sizes(self, searches: Iterable[BatchSearch]) -> None:
         for found in searches:
-            table = _table("Batch size per device", "Images/sec", "Memory", "Verdict", "Log", align="rrrll")
+            rows = []
             for row in found.rows:
                 speed = "" if row.images_per_sec is None else f"{row.images_per_sec:.2f}"
                 memory = "not known" if row.memory_bytes is None else f"{row.memory_bytes / 2**30:.1f} GiB"
-                table.add_row(
-                    str(row.batch), speed, memory, _clean(row.verdict + (", memory pressure" if row.memory_pressure else "")), row.log or ""
-                )
-            self._terminal.print(table)
+                rows.append((str(row.batch), speed, memory, row.verdict + (", memory pressure" if row.memory_pressure else ""), row.log or ""))
+            self._terminal.print(table(("Batch size per device", "Images/sec", "Memory", "Verdict", "Log"), rows, "rrrll"))
             self.say(found.conclusion)
             if found.best:
                 self.say(f"highest throughput: {found.best.images_per_sec:.2f} images/sec at batch size {found.best.batch} (short trials, one each)")
@@ -159,7 +171,7 @@ class Console:
 
     def _line(self) -> Text:
         seconds = time.monotonic() - self._started
-        return Text(_clean(f"{self._head}: {self._stage} ({seconds:.0f} s){self._time_left()}"), overflow="ellipsis", no_wrap=True)
+        return Text(plain(f"{self._head}: {self._stage} ({seconds:.0f} s){self._time_left()}"), overflow="ellipsis", no_wrap=True)
 
     def _show_plainly(self) -> None:
         if self._live is None:
@@ -170,15 +182,3 @@ class Console:
             return ""
         minutes, seconds = divmod(round(sum(self._seconds) / len(self._seconds) * self._left), 60)
         return f", about {minutes} min {seconds:02d} s left"
-
-
-def _table(*columns: str, align: str = "") -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column, side in zip(columns, align or "l" * len(columns), strict=True):
-        table.add_column(column, overflow="fold", justify="right" if side == "r" else "left")
-    return table
-
-
-def _clean(text: str) -> str:
-    """Text of others without the control characters that would steer a terminal."""
-    return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)

@@ -1,0 +1,28 @@
+"""Text and tables of which nothing can steer a terminal. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.table import Table
+
+
+def plain(text: str) -> str:
+    """Text of others without the control characters that would steer a terminal; line feeds stay."""
+    return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], align: str = "") -> Table:
+    """A table without lines; text that does not fit is folded, never cut.
+
+    Args:
+        headers: one for each column.
+        rows: cells.
+        align: a letter for each column, "l" or "r"; all left where empty.
+    """
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for header, side in zip(headers, align or "l" * len(headers), strict=True):
+        made.add_column(plain(header), overflow="fold", justify="right" if side == "r" else "left")
+    for row in rows:
+        made.add_row(*map(plain, row))
+    return made
