@@ -34,6 +34,7 @@ def parser() -> argparse.ArgumentParser:
     _add_conduct(run)
     run.add_argument("--resume", type=Path, metavar="DIR", help="go on with the sweep whose report is in DIR")
     run.add_argument("--retry", type=int, action="append", metavar="INDEX", help="with --resume: run this trial again; may be repeated")
+    run.add_argument("--as-published", metavar="SOURCE", help="repeat the conditions of a published source, such as tf_org_dgx1")
     run.add_argument("--dry-run", action="store_true", help="print the plan with every command line, and start nothing")
     noise = commands.add_parser("noise", allow_abbrev=False, help="run one case against itself, and say how small a difference can be told apart")
     _add_wish(noise)
@@ -48,9 +49,58 @@ def parser() -> argparse.ArgumentParser:
     bootstrap = commands.add_parser("bootstrap", allow_abbrev=False, help="fetch upstream and make the environment, and no more")
     _add_wish(bootstrap)
     commands.add_parser("releases", allow_abbrev=False, help="list the TensorFlow releases, and which of them this machine can run")
-    report = commands.add_parser("report", allow_abbrev=False, help="make a report again from its records")
-    report.add_argument("directory", type=Path, metavar="DIR")
+    _add_report(commands.add_parser("report", allow_abbrev=False, help="make a report again from its records"))
+    _add_compare(commands.add_parser("compare", allow_abbrev=False, help="compare reports or logs with published figures or with a report"))
+    _add_references(commands.add_parser("references", allow_abbrev=False, help="list published figures with their conditions and sources"))
+    imports = commands.add_parser("import", allow_abbrev=False, help="read other people's logs, and say which figures can be believed")
+    imports.add_argument("paths", type=Path, nargs="+", metavar="PATH", help="a log, or a directory that is searched for logs")
+    imports.add_argument("--csv", type=Path, metavar="FILE", help="write a row for each log")
+    verify = commands.add_parser("verify", allow_abbrev=False, help="recompute a report from its logs; exits with 1 when something does not hold")
+    verify.add_argument("directory", type=Path, metavar="DIR")
+    merge = commands.add_parser("merge", allow_abbrev=False, help="put reports of several machines side by side")
+    merge.add_argument("directories", type=Path, nargs="+", metavar="DIR")
+    site = commands.add_parser("site", allow_abbrev=False, help="make a static site of reports")
+    site.add_argument("out", type=Path, metavar="OUT", help="the directory to make it in")
+    site.add_argument("directories", type=Path, nargs="+", metavar="DIR", help="a report, or a directory of reports")
     return top
+
+
+def _add_report(command: argparse.ArgumentParser) -> None:
+    command.add_argument("directory", type=Path, metavar="DIR")
+    command.add_argument("--html", action="store_true", help="make report.html too")
+    command.add_argument("--block", action="store_true", help="print only a block of Markdown to paste into an issue or a forum")
+    command.add_argument("--price", type=float, metavar="AMOUNT", help="what the hardware cost, for images per unit of price")
+    command.add_argument("--kwh", type=float, metavar="AMOUNT", help="what a kilowatt-hour costs, for the energy of an image")
+    command.add_argument("--per-hour", type=float, metavar="AMOUNT", help="what an hour of the machine costs, as clouds rent it")
+    _add_against(command)
+
+
+def _add_compare(command: argparse.ArgumentParser) -> None:
+    command.add_argument("compared", type=Path, nargs="+", metavar="REPORT", help="a report's directory, or a log or a directory of logs")
+    _add_against(command)
+    command.add_argument("--fail-below", type=float, metavar="RATIO", help="such as 0.95: exit with 5 when a case is slower than this")
+    command.add_argument("--junit", type=Path, metavar="FILE", help="with --fail-below: write the outcome as JUnit XML")
+    command.add_argument("--json", type=Path, metavar="FILE", help="write the means as continuous-benchmark actions read them")
+
+
+def _add_against(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--against", action="extend", nargs="+", default=[], metavar="SOURCE_OR_GPU", help="such as tf_org_dgx1, 'RTX 2080 Ti' or V100"
+    )
+    command.add_argument("--baseline", metavar="NAME_OR_DIR", help="another report, or a directory of logs, to compare with")
+    command.add_argument("--strict", action="store_true", help="keep only references whose conditions are all stated and the same")
+    command.add_argument("--reports", type=Path, default=HOME / "reports", metavar="DIR", help="where a --baseline is found by its name")
+
+
+def _add_references(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--gpu", metavar="NAME", help="a GPU or a family, such as 'RTX 2080 Ti' or V100")
+    command.add_argument("--model", metavar="NAME")
+    command.add_argument("--source", metavar="NAME")
+    command.add_argument("--precision", choices=("fp32", "fp16"))
+    command.add_argument("--batch-size", type=int, metavar="N", help="per device")
+    command.add_argument("--devices", type=int, metavar="N", help="0: the CPU")
+    command.add_argument("--mode", choices=("training", "forward-only"))
+    command.add_argument("--csv", type=Path, metavar="FILE", help="write the rows with all their conditions")
 
 
 def _add_wish(command: argparse.ArgumentParser) -> None:
@@ -131,7 +181,8 @@ def wish(options: argparse.Namespace) -> Wish:
         upstream=check_address(options.upstream or os.environ.get("TFCNN_UPSTREAM") or DEFAULT_ADDRESS),
         vendor=options.vendor.resolve(),
         demo=options.demo,
-        unproven_device=getattr(options, "unproven_device", False),
+        # a plan, of which nothing is started, may be looked at on any machine
+        unproven_device=getattr(options, "unproven_device", False) or getattr(options, "dry_run", False),
     )
 
 

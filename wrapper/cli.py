@@ -9,12 +9,14 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wrapper.arguments import overrides, parser, request, wish
-from wrapper.errors import EXIT_INVALID_TRIALS, EXIT_OK, Interrupted, UsageError, handle
+from wrapper.errors import EXIT_BELOW_BOUND, EXIT_INVALID_TRIALS, EXIT_OK, FatalError, Interrupted, UsageError, handle
 
 if TYPE_CHECKING:
+    from wrapper.comparing import Against
     from wrapper.console import Console
 
 
@@ -39,8 +41,15 @@ def _run(options: argparse.Namespace, console: Console, given: list[str]) -> int
 
     if options.retry and not options.resume:
         raise UsageError("--retry names trials of an earlier sweep", "Say which with --resume DIR")
+    if options.as_published and (options.sweep or options.resume or options.demo):
+        raise UsageError("--as-published is a sweep of its own", "Leave --sweep, --resume and --demo out")
     asked = request(options, given, overrides(options), resume=options.resume.resolve() if options.resume else None, retry=tuple(options.retry or ()))
-    return pipeline.dry_run(asked, console) if options.dry_run else pipeline.run(asked, console)
+    flow = pipeline.dry_run if options.dry_run else pipeline.run
+    if not options.as_published:
+        return flow(asked, console)
+    from wrapper.comparing import as_published_requests
+
+    return max(flow(one, console) for one in as_published_requests(asked, options.as_published))
 
 
 def _noise(options: argparse.Namespace, console: Console, given: list[str]) -> int:
@@ -82,9 +91,106 @@ def _releases(options: argparse.Namespace, console: Console, given: list[str]) -
 
 
 def _report(options: argparse.Namespace, console: Console, given: list[str]) -> int:
-    from wrapper import pipeline
+    from wrapper import comparing, pipeline, views
+    from wrapper.reporter.reference import load_sources
 
-    return pipeline.report_again(options.directory.resolve(), console)
+    directory = options.directory.resolve()
+    if options.block:
+        console.write(comparing.paste_block(directory))
+        return EXIT_OK
+    prices = {name: getattr(options, name) for name in ("price", "kwh", "per_hour")}
+    against = _against(options, [directory])
+    compared = comparing.compare_reports([directory], against) if against.entries or against.baseline or against.strict else ()
+    cost = comparing.report_cost(directory, prices)
+    code = pipeline.report_again(directory, console)
+    console.show(views.comparison_parts([one.comparison for one in compared], load_sources()))
+    if cost and any(prices.values()):
+        console.show(views.cost_parts(cost))
+    if options.html:
+        console.say(f"page: {comparing.write_page(directory, compared[0] if compared else None, cost)}")
+    return code
+
+
+def _compare(options: argparse.Namespace, console: Console, given: list[str]) -> int:
+    from wrapper import comparing, views
+    from wrapper.reporter.reference import load_sources
+
+    if options.junit and options.fail_below is None:
+        raise UsageError("--junit writes which cases pass a bound", "Give it with --fail-below, such as 0.95")
+    compared = comparing.compare_reports(options.compared, _against(options, options.compared))
+    console.show(views.comparison_parts([one.comparison for one in compared], load_sources()))
+    if options.json:
+        comparing.write_benchmark_json(options.json, compared)
+    if options.fail_below is None:
+        return EXIT_OK
+    if options.junit:
+        comparing.write_junit(options.junit, compared, options.fail_below)
+    failures = comparing.hold_to(options.fail_below, compared)
+    console.show(f"below the bound: {failure.reason if failure.row else f'{failure.case.name}: {failure.reason}'}" for failure in failures)
+    return EXIT_BELOW_BOUND if failures else EXIT_OK
+
+
+def _against(options: argparse.Namespace, reports: Sequence[Path]) -> Against:
+    from wrapper.comparing import Against, find_baseline
+
+    baseline = find_baseline(options.baseline, reports, options.reports) if options.baseline else None
+    return Against(entries=tuple(options.against), baseline=baseline, strict=options.strict)
+
+
+def _references(options: argparse.Namespace, console: Console, given: list[str]) -> int:
+    from wrapper import comparing, views
+    from wrapper.reporter.files import write_text_atomically
+    from wrapper.reporter.reference import load_references, load_sources, select
+
+    wanted = {name: getattr(options, name) for name in ("gpu", "model", "source", "precision", "batch_size", "devices")}
+    found = select(load_references(), **wanted, mode=options.mode and options.mode.replace("-", " "))
+    console.show(views.references_parts(found, load_sources()))
+    if options.csv:
+        write_text_atomically(options.csv, comparing.references_csv(found, load_sources()))
+    return EXIT_OK
+
+
+def _import(options: argparse.Namespace, console: Console, given: list[str]) -> int:
+    from wrapper import views
+    from wrapper.reporter.files import write_text_atomically
+    from wrapper.reporter.importer import as_reports, import_logs, rows_csv
+
+    imported = import_logs(options.paths)
+    console.show(views.import_parts(imported, as_reports(imported.rows, "imported")))
+    if options.csv:
+        write_text_atomically(options.csv, rows_csv(imported.rows))
+    if not imported.rows:
+        raise FatalError("nothing that was named is a log of the benchmark", "Name a log, or a directory that holds logs")
+    return EXIT_OK
+
+
+def _verify(options: argparse.Namespace, console: Console, given: list[str]) -> int:
+    from wrapper import views
+    from wrapper.reporter.verification import verify
+
+    verification = verify(options.directory)
+    console.show(views.verification_parts(verification))
+    return FatalError.exit_code if verification.findings else EXIT_OK
+
+
+def _merge(options: argparse.Namespace, console: Console, given: list[str]) -> int:
+    from wrapper import views
+    from wrapper.reporter.merging import merge
+
+    console.show(views.merge_parts(merge(options.directories)))
+    return EXIT_OK
+
+
+def _site(options: argparse.Namespace, console: Console, given: list[str]) -> int:
+    from wrapper.comparing import reports_in
+    from wrapper.reporter.site import write_site
+
+    site = write_site(reports_in(options.directories), options.out)
+    console.show(f"left out: {name}: {reason}" for name, reason in site.left_out)
+    if not site.pages:
+        raise FatalError("not one report could be shown", "Name report directories that hold a session.json")
+    console.say(f"{len(site.pages)} reports: {site.index}")
+    return EXIT_OK
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace, Console, list[str]], int]] = {
@@ -94,6 +200,12 @@ COMMANDS: dict[str, Callable[[argparse.Namespace, Console, list[str]], int]] = {
     "bootstrap": _bootstrap,
     "releases": _releases,
     "report": _report,
+    "compare": _compare,
+    "references": _references,
+    "import": _import,
+    "verify": _verify,
+    "merge": _merge,
+    "site": _site,
 }
 
 

@@ -34,6 +34,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     wish: Wish
     sweep: str | None = None
     """A shipped sweep or a file; None: the default for the device."""
+    raw: dict[str, Any] | None = None
+    """A sweep as plain values, in place of one that has a name or a file."""
     overrides: dict[str, Any] = {}
     """Keys of the sweep that flags set."""
     reports: Path
@@ -62,8 +64,11 @@ def what_was_asked(request: Request) -> tuple[Sweep, Wish]:
     wish = request.wish
     if request.resume is None:
         default = "demo" if wish.demo else {"gpu": "all", "cpu": "cpu"}[decide_device(wish.device)[0]]
-        sweep = load_sweep(request.sweep or default, request.overrides)
-        named = sweep.device if request.sweep else "auto"
+        if request.raw is not None:
+            sweep = check_sweep({**request.raw, **request.overrides}, models=load_models())
+        else:
+            sweep = load_sweep(request.sweep or default, request.overrides)
+        named = sweep.device if request.sweep or request.raw is not None else "auto"
         device = wish.device if wish.device != "auto" else named
         return sweep, msgspec.structs.replace(wish, tensorflow=wish.tensorflow or sweep.tensorflow, device=device)
     if request.sweep or request.overrides:

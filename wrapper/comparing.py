@@ -1,0 +1,205 @@
+"""Reports and other people's logs beside published figures and each other: the flow of the commands that run nothing, and sweeps as published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from wrapper.errors import FatalError, UsageError
+from wrapper.opening import Request
+from wrapper.reporter.analysis import summarise
+from wrapper.reporter.block import block
+from wrapper.reporter.comparison import Comparison, compare
+from wrapper.reporter.content import Report, compose
+from wrapper.reporter.cost import Cost, cost
+from wrapper.reporter.files import write_text_atomically
+from wrapper.reporter.gate import Failure, below, benchmark_json, junit_xml
+from wrapper.reporter.html import report_html
+from wrapper.reporter.importer import Imported, ImportedReport, as_references, as_reports, import_logs
+from wrapper.reporter.matching import conditions_of, references_from
+from wrapper.reporter.numerics import load_known_losses
+from wrapper.reporter.reference import Reference, Source, as_published, load_references
+from wrapper.reporter.series import read_series
+from wrapper.reporter.spreadsheet import csv_text
+from wrapper.reporter.store import SESSION_FILE, Session, Trial, read_records, read_session, read_trials
+
+REPORT_PAGE = "report.html"
+
+
+class Against(msgspec.Struct, frozen=True, kw_only=True):
+    """What reports are compared with."""
+
+    entries: tuple[str, ...] = ()
+    """Sources, GPUs or GPU families; empty: all published figures, or the baseline alone where there is one."""
+    baseline: Path | None = None
+    """Another report, or a directory of logs."""
+    strict: bool = False
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """A report, and what came of comparing it."""
+
+    report: ImportedReport
+    comparison: Comparison
+
+
+def references_csv(references: Iterable[Reference], sources: Mapping[str, Source]) -> str:
+    """Published figures, a line each with all its conditions, and its source's title and address at the end."""
+    fields = Reference.__struct_fields__
+    rows = ((*(getattr(one, field) for field in fields), sources[one.source].title, sources[one.source].url) for one in references)
+    return csv_text((*fields, "source_title", "source_url"), rows)
+
+
+def find_baseline(name: str, reports: Sequence[Path], home: Path) -> Path:
+    """The directory that --baseline names: one of the reports compared, by its name; a directory; or a report in `home`, by its name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    named = [path for path in reports if path.resolve().name == name]
+    found = next((path for path in (*named, Path(name), home / name) if path.exists()), None)
+    if found is None:
+        raise UsageError(f"there is no report {name!r} to be the baseline", f"Name a directory, one of the reports compared, or one in {home}")
+    return found.resolve()
+
+
+def compare_reports(reports: Sequence[Path], against: Against) -> tuple[Compared, ...]:
+    """Set each report beside references; the baseline is not compared with itself, unless it is all there is.
+
+    Args:
+        reports: report directories, or files and trees of other people's logs, which make a report for each machine, GPU and release.
+        against: what to compare with.
+
+    Raises:
+        FatalError: a report is missing, damaged or a demo, or a tree holds no log that can be compared.
+        UsageError: an entry is neither a source nor a GPU.
+    """
+    published = load_references() if against.entries or not against.baseline else ()
+    own = _references(against.baseline) if against.baseline else ()
+    # a source by the baseline's name is always among those compared with
+    entries = (*against.entries, *sorted({reference.source for reference in own})) if against.entries else ()
+    reports = reports_in(reports)
+    measured = [path for path in reports if path.resolve() != against.baseline] or reports
+    return tuple(
+        Compared(
+            report=report,
+            comparison=compare(report.summaries, report.conditions, (*published, *own), against=entries, strict=against.strict),
+        )
+        for path in measured
+        for report in _reports(path)
+    )
+
+
+def hold_to(bound: float, compared: Sequence[Compared]) -> tuple[Failure, ...]:
+    """The cases of all reports that fall below a bound, or have no valid figure.
+
+    Raises:
+        FatalError: of a report not one case could be compared.
+    """
+    return tuple(failure for one in compared for failure in below(one.comparison, bound))
+
+
+def write_junit(path: Path, compared: Sequence[Compared], bound: float) -> None:
+    """The gate for a machine to read; raises FatalError as `hold_to`."""
+    write_text_atomically(path, junit_xml([one.comparison for one in compared], bound))
+
+
+def write_benchmark_json(path: Path, compared: Sequence[Compared]) -> None:
+    """The means of one report in the format of continuous-benchmark actions.
+
+    Raises:
+        UsageError: there are several reports: such an action follows a case by its name, and theirs are the same.
+    """
+    if len(compared) > 1:
+        raise UsageError(f"--json: {len(compared)} reports are compared, and their cases would have the same names", "Compare one report")
+    for one in compared:
+        write_text_atomically(path, benchmark_json(one.report.summaries, one.report.conditions))
+
+
+def paste_block(directory: Path) -> str:
+    """A report as a few lines to paste."""
+    session, _, report = _opened(directory)
+    return block(session, report)
+
+
+def report_cost(directory: Path, prices: Mapping[str, float | None]) -> Cost | None:
+    """What a report's figures cost.
+
+    Args:
+        prices: those of `wrapper.reporter.cost.cost`, by name.
+
+    Raises:
+        UsageError: a price is not a number above zero.
+    """
+    _, trials, report = _opened(directory)
+    return cost(report, trials, **prices)
+
+
+def write_page(directory: Path, compared: Compared | None, found: Cost | None) -> Path:
+    """Make report.html from the records, with a comparison and a cost in it where there are any; returns its path."""
+    session, trials, report = _opened(directory)
+    comparison = compared.comparison if compared else None
+    page = directory / REPORT_PAGE
+    write_text_atomically(page, report_html(session, trials, report, series=read_series(directory, trials), comparison=comparison, cost=found))
+    return page
+
+
+def reports_in(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """The report directories among paths and right below them; a path without any stands for itself, to be refused by name."""
+    return tuple(found for path in paths for found in (sorted(session.parent for session in path.glob(f"*/{SESSION_FILE}")) or [path]))
+
+
+def as_published_requests(asked: Request, source: str) -> tuple[Request, ...]:
+    """A request for each sweep that a source's conditions take, with the flags of the command line put over it.
+
+    Args:
+        asked: what the command line says; its models choose among the source's, where no batch size is given with the source's.
+        source: a key of `wrapper.reporter.reference.published_sweeps`.
+
+    Raises:
+        UsageError: an unknown source, or models or device counts that it did not measure.
+    """
+    keys = {key: value for key, value in asked.overrides.items() if key not in ("models", "devices")}
+    sweeps = as_published(source, devices=asked.overrides.get("devices", (1,)))
+    published = {model: sizes for sweep in sweeps for model, sizes in sweep["models"].items()}
+    chosen = asked.overrides.get("models", dict.fromkeys(published, ()))
+    unmeasured = [model for model in chosen if model not in published]
+    if unmeasured:
+        raise UsageError(f"--models: {source} has no figure of {', '.join(unmeasured)}", f"It measured {', '.join(published)}")
+    requests = []
+    for sweep in sweeps:
+        models = {model: list(chosen[model]) or sizes for model, sizes in sweep["models"].items() if model in chosen}
+        if models:
+            flags = {**sweep["flags"], **keys.get("flags", {})}
+            requests.append(msgspec.structs.replace(asked, raw={**sweep, "models": models}, overrides={**keys, "flags": flags}))
+    return tuple(requests)
+
+
+def _reports(path: Path) -> tuple[ImportedReport, ...]:
+    if (path / SESSION_FILE).exists():
+        conditions = conditions_of(read_session(path), path.resolve().name)
+        return (ImportedReport(conditions=conditions, summaries=summarise(read_trials(path))),)
+    imported = import_logs([path])
+    reports = as_reports(imported.rows, path.resolve().name)
+    return reports or _refuse(path, imported)
+
+
+def _references(path: Path) -> tuple[Reference, ...]:
+    if (path / SESSION_FILE).exists():
+        (report,) = _reports(path)
+        return references_from(report.summaries, report.conditions)
+    imported = import_logs([path])
+    return as_references(imported.rows, path.name) or _refuse(path, imported)
+
+
+def _refuse(path: Path, imported: Imported) -> NoReturn:
+    counts = ", ".join(f"{number} {reason}" for reason, number in imported.counts.items()) or "it is empty"
+    raise FatalError(f"{path} is no report and holds no log that can be compared ({counts})", "Name a report's directory, or one of logs")
+
+
+def _opened(directory: Path) -> tuple[Session, tuple[Trial, ...], Report]:
+    session, records = read_session(directory), read_records(directory)
+    return session, records.trials, compose(session, records, load_known_losses())

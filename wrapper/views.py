@@ -1,0 +1,188 @@
+"""What commands show, as lines and tables for a terminal of 120 columns or less. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from rich.table import Table
+
+from wrapper.reporter.comparison import Cell, Comparison, HeadlineTable, Row, headline_tables, shared_conditions
+from wrapper.reporter.cost import Cost
+from wrapper.reporter.headline import mean_text
+from wrapper.reporter.importer import Imported, ImportedReport
+from wrapper.reporter.merging import MergedLine, MergedTable
+from wrapper.reporter.reference import Reference, Source
+from wrapper.reporter.verification import Verification
+from wrapper.runner.sweep import Case
+from wrapper.tables import table
+
+Parts = Iterator[str | Table]
+
+NOTES_SHOWN = 20
+"""Kinds of notes on imported logs that are shown; all are in the file of --csv."""
+
+
+def references_parts(references: Sequence[Reference], sources: Mapping[str, Source]) -> Parts:
+    """Published figures, each with its conditions and the number of its source."""
+    numbers = _numbers(one.source for one in references)
+    yield table(("GPU", "Model", "Batch", "Images/sec", "Conditions", "Source"), (_reference_row(one, numbers) for one in references), "llrrll")
+    yield f"{len(references)} published figures; images/sec are the total over all devices, batch sizes per device, and – is not stated"
+    yield from _sources(numbers, sources)
+
+
+def import_parts(imported: Imported, reports: Sequence[ImportedReport]) -> Parts:
+    """The cases that can be compared, then what was read, believed and refused."""
+    for report in reports:
+        valid = [summary for summary in report.summaries if summary.mean is not None]
+        if valid:
+            conditions = report.conditions
+            yield f"\n{conditions.name}: {conditions.gpu}, TensorFlow {conditions.tensorflow or 'not stated'}"
+            rows = ((one.case.model, str(one.case.batch_size), shared_conditions(one.case), mean_text(one), str(one.n)) for one in valid)
+            yield table(("Model", "Batch", "Conditions", "Images/sec", "n"), rows, "lrlrr")
+    valid_logs = sum(row.judgement.images_per_sec is not None for row in imported.rows)
+    compared = sum(summary.n for report in reports for summary in report.summaries)
+    yield f"\n{len(imported.rows)} logs, {valid_logs} with a valid figure, {len(imported.refused)} other files"
+    if compared < valid_logs:
+        yield f"{valid_logs - compared} of the valid figures are in no table: their logs don't state the precision or the data"
+    yield table(("Number", "Verdict, or why refused"), ((str(number), reason) for reason, number in imported.counts.items()), "rl")
+    noted = Counter(note for row in imported.rows for note in row.notes)
+    first = {note: row.path for row in reversed(imported.rows) for note in row.notes}
+    for note, number in noted.most_common(NOTES_SHOWN):
+        yield f"note on {number} logs, first {first[note]}: {note}"
+    if len(noted) > NOTES_SHOWN:
+        yield f"and {len(noted) - NOTES_SHOWN} more kinds of notes, which --csv writes"
+
+
+def comparison_parts(comparisons: Sequence[Comparison], sources: Mapping[str, Source]) -> Parts:
+    """Each case beside each reference, then models across and GPUs down, then what the overall figures rest on, then the sources."""
+    numbers = _numbers(row.reference.source for comparison in comparisons for row in comparison.rows)
+    for comparison in comparisons:
+        conditions = comparison.conditions
+        yield f"\n{conditions.name}: {conditions.gpu}, TensorFlow {conditions.tensorflow or 'not stated'}"
+        yield from _case_parts(comparison, numbers)
+        for headline in headline_tables(comparison):
+            yield f"\n{conditions.name}: {headline.gpu} / the other GPU in per cent; {headline.conditions}"
+            yield _headline(headline, numbers)
+            yield "b64:32 is batch size 64 per device here and 32 there; * other conditions differ too, see above"
+        if comparison.overall:
+            yield "\nOverall: geometric mean of the ratios over the models that both have"
+            yield _overall(comparison, numbers)
+        for unmatched in comparison.unmatched:
+            nearest = unmatched.nearest
+            near = f"; nearest: {nearest.reference.gpu} of {nearest.reference.source}, row {nearest.reference.row}" if nearest else ""
+            entry = f" of {unmatched.against}" if unmatched.against else ""
+            yield f"nothing{entry} to compare {unmatched.case.name} with: {unmatched.reason}{near}"
+        for case in comparison.missing:
+            yield f"no valid figure: {case.name}"
+    yield from _sources(numbers, sources)
+
+
+def verification_parts(verification: Verification) -> Parts:
+    """What does not hold, and how much was looked at."""
+    for finding in verification.findings:
+        yield f"does not hold: {finding.what}\n  recorded:   {finding.recorded}\n  recomputed: {finding.recomputed}"
+    verdict = f"{len(verification.findings)} findings" if verification.findings else "everything holds"
+    yield f"{verification.trials} trials recomputed from their logs, {verification.logs} hashes compared: {verdict}"
+
+
+def merge_parts(merged: Sequence[MergedTable]) -> Parts:
+    """A table for each set of conditions: reports down, models and batch sizes across."""
+    for one in merged:
+        yield f"\n{one.conditions}; images/sec, and in brackets the ratio to the first report that has the case"
+        headers = ("Report", "GPU", "TensorFlow", *(f"{model} b{batch_size}" for model, batch_size in one.columns))
+        yield table(headers, map(_merged_row, one.lines), "lll" + "r" * len(one.columns))
+
+
+def cost_parts(cost: Cost) -> Parts:
+    """What each case costs, and what is not counted."""
+    yield table(cost.headers, cost.rows, "l" + "r" * (len(cost.headers) - 1))
+    yield from cost.assumptions
+
+
+def _reference_row(one: Reference, numbers: Mapping[str, int]) -> tuple[str, ...]:
+    conditions = [
+        *(one.mode, one.precision or "precision not stated", f"XLA {_stated(one.xla)}", f"{one.data} data" if one.data else "data not stated"),
+        *filter(None, (one.data_set, one.variable_update, one.all_reduce, one.setup, one.tensorflow and f"TensorFlow {one.tensorflow}")),
+        *(["the loss was NaN"] if one.loss_nan else []),
+        *([f"caution: {one.caution}"] if one.caution else []),
+    ]
+    gpu = f"{one.devices} x {one.gpu}" if one.devices > 1 else one.gpu
+    return (gpu, one.model, "–" if one.batch_size is None else str(one.batch_size), one.published, ", ".join(conditions), f"[{numbers[one.source]}]")
+
+
+def _case_parts(comparison: Comparison, numbers: Mapping[str, int]) -> Parts:
+    by_case: dict[Case, list[Row]] = {}
+    for row in comparison.rows:
+        by_case.setdefault(row.summary.case, []).append(row)
+    for case, rows in by_case.items():
+        summary = rows[0].summary
+        what = f"{case.model}, batch size {case.batch_size} per device, {shared_conditions(case)}"
+        yield f"\n{what}: {mean_text(summary)} images/sec, n {summary.n}"
+        rows.sort(key=lambda row: -row.ratio)
+        yield table(("GPU", "Images/sec", "This / that", "Like with like", "Source"), (_comparison_row(row, numbers) for row in rows), "lrrll")
+
+
+def _comparison_row(row: Row, numbers: Mapping[str, int]) -> tuple[str, ...]:
+    reference = row.reference
+    uncertainty = "" if row.ci95 is None else f" ± {100 * row.ci95:.1f}"
+    caution = f"; caution: {reference.caution}" if reference.caution else ""
+    return (
+        *(reference.gpu, reference.published, f"{row.percent:.1f}{uncertainty} %"),
+        *(f"{row.match.label}; {row.spread}{caution}", f"[{numbers[reference.source]}]"),
+    )
+
+
+def _headline(headline: HeadlineTable, numbers: Mapping[str, int]) -> Table:
+    measured = ("" if figure is None else f"\n{figure:.1f}" for figure in headline.figures)
+    headers = ("GPU\nimages/sec here", "Source", *(model + figure for model, figure in zip(headline.models, measured, strict=True)), "Overall")
+    rows = ((line.gpu, f"[{numbers[line.source]}]", *map(_cell, line.cells), f"{line.overall:.1f} %") for line in headline.lines)
+    return table(headers, rows, "ll" + "r" * (len(headers) - 2))
+
+
+def _cell(cell: Cell | None) -> str:
+    if cell is None:
+        return "–"
+    sizes = ",".join(str(here) if here == there else f"{here}:{'?' if there is None else there}" for here, there in cell.batch_sizes)
+    return f"{cell.percent:.1f} % b{sizes}{'*' if set(cell.differing) - {'batch size'} else ''}"
+
+
+def _overall(comparison: Comparison, numbers: Mapping[str, int]) -> Table:
+    headers = ("GPU", "Source", "This / that", "Models", "Only here", "Only there", "Differing")
+    return table(
+        headers,
+        (
+            (
+                *(one.gpu, f"[{numbers[one.source]}]", f"{100 * one.ratio:.1f} %", ", ".join(one.models)),
+                *(", ".join(names) or "–" for names in (one.only_measured, one.only_reference, one.differing)),
+            )
+            for one in comparison.overall
+        ),
+        "llrllll",
+    )
+
+
+def _merged_row(line: MergedLine) -> tuple[str, ...]:
+    cells = (
+        "–" if summary is None or ratio is None else f"{mean_text(summary)} ({ratio:.3f})"
+        for summary, ratio in zip(line.cells, line.ratios, strict=True)
+    )
+    return (line.conditions.name, line.conditions.gpu, line.conditions.tensorflow, *cells)
+
+
+def _numbers(names: Iterable[str]) -> dict[str, int]:
+    """Sources numbered as they first come."""
+    return {name: number for number, name in enumerate(dict.fromkeys(names), start=1)}
+
+
+def _sources(numbers: Mapping[str, int], sources: Mapping[str, Source]) -> Parts:
+    if numbers:
+        yield "\nSources"
+    for name, number in numbers.items():
+        source = sources.get(name)
+        described = f"{source.title}, {source.published or 'no date'}, {source.url or 'no address kept'}" if source else "the baseline given"
+        yield f"[{number}] {name}: {described}"
+
+
+def _stated(value: bool | None) -> str:
+    return {None: "not stated", True: "on", False: "off"}[value]
