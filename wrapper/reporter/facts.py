@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from wrapper.reporter.store import Session, Trial
+from wrapper.runner.sweep import Case
 
 UNKNOWN = "not known"
 _PACKAGES = ("tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tf-keras", "keras", "numpy", "protobuf", "nvidia-cudnn-cu12", "nvidia-nccl-cu12")
@@ -72,8 +73,16 @@ def software_rows(session: Session) -> Rows:
     ]
 
 
-def command_lines(trial: Trial, host: Mapping[str, Any]) -> list[str]:
-    """How to start this trial by hand, in the shell of the system that it ran on."""
+def command_lines_by_case(trials: Iterable[Trial], host: Mapping[str, Any]) -> dict[Case, list[str]]:
+    """How to start each case by hand, as its first trial was."""
+    first: dict[Case, Trial] = {}
+    for trial in trials:
+        first.setdefault(trial.case, trial)
+    return {case: _command_lines(trial, host) for case, trial in first.items()}
+
+
+def _command_lines(trial: Trial, host: Mapping[str, Any]) -> list[str]:
+    """In the shell of the system that the trial ran on."""
     if "windows" in str(host.get("os")).lower():
         return [*(f'set "{name}={value}"' for name, value in trial.variables.items()), subprocess.list2cmdline(trial.command)]
     assigned = [f"{name}={shlex.quote(value)}" for name, value in trial.variables.items()]

@@ -14,7 +14,7 @@ from wrapper.reporter.chart import MOST_BARS, bars, longest
 from wrapper.reporter.comparison import Comparison, headline_tables
 from wrapper.reporter.content import Report
 from wrapper.reporter.cost import Cost
-from wrapper.reporter.facts import command_lines, hardware, host_rows, known, software_rows
+from wrapper.reporter.facts import command_lines_by_case, hardware, host_rows, known, software_rows
 from wrapper.reporter.figures import LEFT, RIGHT, WIDTH, Figure, Scale, batch_figures, scaling_figures, series_figure
 from wrapper.reporter.headline import mean_text, settings, significant
 from wrapper.reporter.markdown import clean
@@ -80,7 +80,7 @@ def report_html(
         numerics=[(report.labels[case], str(found)) for case, found in report.numerics.items()],
         host_rows=host_rows(session.host),
         software_rows=software_rows(session),
-        commands=_commands(session, trials, report),
+        commands=[(report.labels[case], lines) for case, lines in command_lines_by_case(trials, session.host).items()],
         trials=[_trial_row(trial, report) for trial in trials[:_TRIALS_LISTED]],
         note_trials=f"The first {_TRIALS_LISTED} of {len(trials)} trials; all are in results.json." if len(trials) > _TRIALS_LISTED else "",
     )
@@ -159,13 +159,6 @@ def _over_time(trials: Sequence[Trial], report: Report, series: Mapping[int, Ser
 def _warnings(trials: Sequence[Trial], report: Report) -> list[tuple[int, str, str, str]]:
     valid = [trial for trial in trials if figure(trial) is not None]
     return [(trial.index, report.labels[trial.case], warning.kind, _short(warning.detail)) for trial in valid for warning in trial.judgement.warnings]
-
-
-def _commands(session: Session, trials: Sequence[Trial], report: Report) -> list[tuple[str, list[str]]]:
-    first: dict[Case, Trial] = {}
-    for trial in trials:
-        first.setdefault(trial.case, trial)
-    return [(report.labels[case], command_lines(trial, session.host)) for case, trial in first.items()]
 
 
 def _trial_row(trial: Trial, report: Report) -> tuple[object, ...]:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from wrapper.reporter.analysis import failure, figure
 from wrapper.reporter.content import Report
-from wrapper.reporter.facts import command_lines, host_rows, known, software_rows
+from wrapper.reporter.facts import command_lines_by_case, host_rows, known, software_rows
 from wrapper.reporter.markdown import Markdown, code_block, inline, table
 from wrapper.reporter.store import Session, Trial
-from wrapper.runner.sweep import Case
 
 _TEMPLATES = Path(__file__).parents[1] / "data" / "templates"
 _REASON_LENGTH = 240
@@ -52,7 +51,7 @@ def page(session: Session, trials: Sequence[Trial], report: Report) -> str:
         notes=report.notes,
         host_table=table(("Part", "What it is"), host_rows(session.host)),
         software_table=table(("Part", "What it is"), software_rows(session)),
-        commands=_commands(session, trials, report),
+        commands=[(report.labels[case], code_block(lines)) for case, lines in command_lines_by_case(trials, session.host).items()],
         trial_table=_trial_table(trials, report),
     )
 
@@ -88,13 +87,6 @@ def _warning_table(trials: Sequence[Trial], report: Report) -> Markdown | None:
         for warning in trial.judgement.warnings
     ]
     return table(("Trial", "Case", "Warning", "Because"), rows, "rlll") if rows else None
-
-
-def _commands(session: Session, trials: Sequence[Trial], report: Report) -> list[tuple[str, Markdown]]:
-    first: dict[Case, Trial] = {}
-    for trial in trials:
-        first.setdefault(trial.case, trial)
-    return [(report.labels[case], code_block(command_lines(trial, session.host))) for case, trial in first.items()]
 
 
 def _trial_table(trials: Sequence[Trial], report: Report) -> Markdown | None:
