@@ -214,7 +214,7 @@ class TestCompare:
         # 147 / 294, and 147 / 143 to the V100's neighbour in that source
         assert re.search(r"GeForce RTX 2080 Ti +294 +50\.0 ± 0\.0 % +same as far as stated", printed)
         assert "no valid figure: alexnet-b512-fp32-gpu1" in printed
-        assert "nothing of lambda_blog_2019_03 to compare trivial-b64-fp32-gpu1 with: no published figure of trivial" in printed
+        assert "nothing of lambda_blog_2019_03 to compare with, no published figure of trivial:\n  trivial-b64-fp32-gpu1\n" in printed
         assert "https://lambdalabs.com/blog/2080-ti-deep-learning-benchmarks" in printed
         overall = re.search(r"GeForce RTX 2080 Ti +\[1\] +50\.0 % +resnet50 +trivial", printed)
         assert overall, printed
@@ -234,7 +234,8 @@ class TestCompare:
         code, printed = command("compare", report("mine", {"resnet50": [290.0] * 3}), "--against", "lambda_blog_2019_03", "--strict")
         assert code == 0
         assert "%" not in printed
-        assert "nothing of lambda_blog_2019_03 to compare resnet50-b64-fp32-gpu1 with: XLA not stated" in printed
+        assert "nothing of lambda_blog_2019_03 to compare with, XLA not stated" in printed
+        assert "  resnet50-b64-fp32-gpu1 (nearest: GeForce RTX 2080 Ti, lambda_blog_2019_03, " in printed
 
     def test_the_gate(self, report: Report, command: Command, tmp_path: Path) -> None:
         report("before", {"resnet50": [100.0] * 3, "vgg16": [100.0] * 3})

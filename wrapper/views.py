@@ -68,11 +68,7 @@ def comparison_parts(comparisons: Sequence[Comparison], sources: Mapping[str, So
         if comparison.overall:
             yield "\nOverall: geometric mean of the ratios over the models that both have"
             yield _overall(comparison, numbers)
-        for unmatched in comparison.unmatched:
-            nearest = unmatched.nearest
-            near = f"; nearest: {nearest.reference.gpu} of {nearest.reference.source}, row {nearest.reference.row}" if nearest else ""
-            entry = f" of {unmatched.against}" if unmatched.against else ""
-            yield f"nothing{entry} to compare {unmatched.case.name} with: {unmatched.reason}{near}"
+        yield from _unmatched_parts(comparison)
         for case in comparison.missing:
             yield f"no valid figure: {case.name}"
     yield from _sources(numbers, sources)
@@ -121,6 +117,16 @@ def _case_parts(comparison: Comparison, numbers: Mapping[str, int]) -> Parts:
         yield f"\n{what}: {mean_text(summary)} images/sec, n {summary.n}"
         rows.sort(key=lambda row: -row.ratio)
         yield table(("GPU", "Images/sec", "This / that", "Like with like", "Source"), (_comparison_row(row, numbers) for row in rows), "lrrll")
+
+
+def _unmatched_parts(comparison: Comparison) -> Parts:
+    by_reason: dict[tuple[str, str], list[str]] = {}
+    for one in comparison.unmatched:
+        near = f" (nearest: {one.nearest.reference.gpu}, {one.nearest.reference.source}, {one.nearest.reference.row})" if one.nearest else ""
+        by_reason.setdefault((one.against, one.reason), []).append(f"  {one.case.name}{near}")
+    for (against, reason), cases in by_reason.items():
+        yield f"\nnothing{f' of {against}' if against else ''} to compare with, {reason}:"
+        yield from cases
 
 
 def _comparison_row(row: Row, numbers: Mapping[str, int]) -> tuple[str, ...]:
