@@ -375,6 +375,14 @@ class TestSite:
         assert "left out: demo: a demo" in printed and "1 reports" in printed
         assert {path.name for path in (tmp_path / "site").iterdir()} == {"index.html", "mine.html"}
 
+    def test_a_tree_of_logs_is_shown_with_its_conditions(self, report: Report, command: Command, tmp_path: Path) -> None:
+        logs = tree(tmp_path, "box.logs/syn-parameter_server-fp32-1gpus/resnet50-64", log("147.00"))
+        code, printed = command("site", tmp_path / "site", logs, report("mine", {"resnet50": [290.0]}))
+        assert code == 0 and "2 reports" in printed
+        index = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+        assert '<a href="logs-box-1.15.html#conditions">147.0</a>' in index and '<a href="mine.html#conditions">290.0</a>' in index
+        assert "parameter_server" in (tmp_path / "site" / "logs-box-1.15.html").read_text(encoding="utf-8")
+
     def test_nothing_to_show(self, command: Command, tmp_path: Path) -> None:
         (tmp_path / "empty").mkdir()
         code, printed = command("site", tmp_path / "site", tmp_path / "empty")

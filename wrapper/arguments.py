@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
     merge.add_argument("directories", type=Path, nargs="+", metavar="DIR")
     site = commands.add_parser("site", allow_abbrev=False, help="make a static site of reports")
     site.add_argument("out", type=Path, metavar="OUT", help="the directory to make it in")
-    site.add_argument("directories", type=Path, nargs="+", metavar="DIR", help="a report, or a directory of reports")
+    site.add_argument("directories", type=Path, nargs="+", metavar="DIR", help="a report, a directory of reports, or one of other people's logs")
     return top
 
 

@@ -182,13 +182,12 @@ def _merge(options: argparse.Namespace, console: Console, given: list[str]) -> i
 
 
 def _site(options: argparse.Namespace, console: Console, given: list[str]) -> int:
-    from wrapper.comparing import reports_in
-    from wrapper.reporter.site import write_site
+    from wrapper.comparing import make_site
 
-    site = write_site(reports_in(options.directories), options.out)
+    site = make_site(options.directories, options.out)
     console.show(f"left out: {name}: {reason}" for name, reason in site.left_out)
     if not site.pages:
-        raise FatalError("not one report could be shown", "Name report directories that hold a session.json")
+        raise FatalError("not one report could be shown", "Name a report, a directory of reports, or one of logs")
     console.say(f"{len(site.pages)} reports: {site.index}")
     return EXIT_OK
 

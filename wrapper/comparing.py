@@ -23,6 +23,7 @@ from wrapper.reporter.matching import conditions_of, references_from
 from wrapper.reporter.numerics import load_known_losses
 from wrapper.reporter.reference import Reference, Source, as_published, load_references
 from wrapper.reporter.series import read_series
+from wrapper.reporter.site import Site, write_site
 from wrapper.reporter.spreadsheet import csv_text
 from wrapper.reporter.store import SESSION_FILE, Session, Trial, read_records, read_session, read_trials
 
@@ -150,6 +151,21 @@ def write_page(directory: Path, compared: Compared | None, found: Cost | None) -
 def reports_in(paths: Iterable[Path]) -> tuple[Path, ...]:
     """The report directories among paths and right below them; a path without any stands for itself, to be refused by name."""
     return tuple(found for path in paths for found in (sorted(session.parent for session in path.glob(f"*/{SESSION_FILE}")) or [path]))
+
+
+def make_site(paths: Sequence[Path], directory: Path) -> Site:
+    """Make a site of reports, of directories of reports, and of files and trees of other people's logs.
+
+    Raises:
+        FatalError: the site can't be written.
+    """
+    own: list[Path] = []
+    imported: list[ImportedReport] = []
+    for path in reports_in(paths):
+        logs = () if (path / SESSION_FILE).exists() or not path.exists() else as_reports(import_logs([path]).rows, path.resolve().name)
+        imported += logs
+        own += [] if logs else [path]
+    return write_site(own, directory, imported)
 
 
 def as_published_requests(asked: Request, source: str) -> tuple[Request, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,12 @@ from browser import Browser, find_browser
 from markup import Markup
 
 from wrapper.errors import FatalError
+from wrapper.reporter.analysis import Summary
+from wrapper.reporter.importer import ImportedReport
+from wrapper.reporter.matching import Conditions
 from wrapper.reporter.site import write_site
 from wrapper.reporter.store import TRIALS_FILE, Session, Trial, append_trial, write_session
+from wrapper.runner.sweep import Case
 
 HOSTILE = '</td><script>window.hit=1</script>"><img src=x onerror=window.hit=1>'
 IMAGES_COLUMN = "[...document.querySelector('tbody').rows].map(row => row.cells[3].textContent)"
@@ -71,6 +76,24 @@ def test_demos_and_damaged_reports_are_left_out_and_named(reports: list[Path], t
     for name, reason in site.left_out:
         assert f"<li>{name}: {reason[:20]}".replace("'", "&#39;") in text
     assert "DEMO" not in text
+
+
+def test_logs_of_others_have_a_page_for_each_machine(tmp_path: Path) -> None:
+    case = Case(model=HOSTILE, batch_size=64, device="gpu")
+    summaries = (
+        Summary(case=case, n=2, mean=290.5, ci95=1.0),
+        Summary(case=Case(model="vgg16", batch_size=64, device="gpu"), n=0, failed={"nccl": 1}),
+    )
+    logs = [
+        ImportedReport(conditions=Conditions(name="tree box", gpu=gpu, tensorflow=tensorflow), summaries=summaries)
+        for gpu, tensorflow in (("Tesla T4", "1.15"), (HOSTILE, "2.2"), (HOSTILE, ""))
+    ]
+    site = write_site([], tmp_path / "site", logs)
+    assert [page.name for page in site.pages] == ["tree-box-1.15.html", "tree-box-2.2.html", "tree-box.html"]
+    for page in (site.index, *site.pages):
+        markup = Markup(page.read_text(encoding="utf-8"))
+        assert (markup.faults, markup.tags["img"], "1 nccl" in page.read_text(encoding="utf-8")) == ([], 0, page != site.index)
+    assert Markup(site.index.read_text(encoding="utf-8")).links == [f"{page.name}#conditions" for page in site.pages for _ in summaries]
 
 
 def test_no_report_gives_an_empty_site(tmp_path: Path) -> None:
@@ -134,9 +157,12 @@ def test_everybody_can_read_it(browser: Browser, project: Path, reports: list[Pa
     axe = Path(os.environ.get("TFCNN_AXE") or project / "vendor" / "node_modules" / "axe-core" / "axe.min.js")
     if not axe.exists():
         pytest.skip("needs the npm package axe-core in vendor/, or the place of its axe.min.js in TFCNN_AXE")
-    index = write_site(reports, tmp_path / "site").index
-    for width, dark in ((360, False), (820, True), (1280, False)):
-        browser.open(index, width=width, dark=dark)
+    summaries = (Summary(case=Case(model="vgg16", batch_size=64, device="gpu"), n=1, mean=290.5),)
+    logs = ImportedReport(conditions=Conditions(name="box", gpu="Tesla T4", tensorflow="1.15"), summaries=summaries)
+    site = write_site(reports, tmp_path / "site", [logs])
+    views = itertools.product((site.index, site.pages[-1]), ((360, False), (820, True), (1280, False)))
+    for page, (width, dark) in views:
+        browser.open(page, width=width, dark=dark)
         browser.run(f"{axe.read_text(encoding='utf-8')};0")
         assert browser.run("axe.run().then(all => all.violations.map(one => `${one.id}: ${one.nodes[0].html}`))") == []
         assert browser.run("document.documentElement.scrollWidth") <= width

@@ -14,7 +14,7 @@ from wrapper.reporter.chart import MOST_BARS, bars, longest
 from wrapper.reporter.comparison import Comparison, headline_tables
 from wrapper.reporter.content import Report
 from wrapper.reporter.cost import Cost
-from wrapper.reporter.facts import command_lines_by_case, hardware, host_rows, known, software_rows
+from wrapper.reporter.facts import command_lines_by_case, host_rows, known, software_rows
 from wrapper.reporter.figures import LEFT, RIGHT, WIDTH, Figure, Scale, batch_figures, scaling_figures, series_figure
 from wrapper.reporter.headline import mean_text, settings, significant
 from wrapper.reporter.markdown import clean
@@ -117,7 +117,6 @@ def render(template: str, *, script: str = "", **values: Any) -> str:
             significant=significant,
             mean_text=mean_text,
             settings=settings,
-            hardware=hardware,
             **values,
         )
     )

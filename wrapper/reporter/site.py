@@ -1,9 +1,10 @@
-"""A static site of many reports: a table of every figure, and a page for each report with its conditions. It opens from disk."""
+"""A static site of many reports, and of other people's logs: a table of every figure, and a page for each report with its conditions. It opens
+from disk."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,12 +12,14 @@ import msgspec
 from wrapper.errors import FatalError
 from wrapper.reporter.analysis import Summary
 from wrapper.reporter.content import compose
+from wrapper.reporter.facts import UNKNOWN, hardware, known
 from wrapper.reporter.files import explained, write_text_atomically
 from wrapper.reporter.headline import settings
 from wrapper.reporter.html import render, report_html
+from wrapper.reporter.importer import ImportedReport
 from wrapper.reporter.numerics import load_known_losses
 from wrapper.reporter.series import read_series
-from wrapper.reporter.store import Session, read_records, read_session
+from wrapper.reporter.store import read_records, read_session
 
 INDEX = "index.html"
 _CONDITIONS = ("Mode", "Devices", "Precision", "XLA", "Data")
@@ -32,41 +35,71 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     """The name of each report that is not in it, and why."""
 
 
-def write_site(reports: Sequence[Path], directory: Path) -> Site:
+class _Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the table."""
+
+    page: str
+    machine: str
+    summary: Summary
+    tensorflow: str
+    date: str
+
+
+def write_site(reports: Sequence[Path], directory: Path, imported: Sequence[ImportedReport] = ()) -> Site:
     """Make a site of reports. Each page is made from the records anew, because a page that somebody sent could hold anything.
 
     Args:
         reports: report directories; demos, and those whose records can't be read, are left out and named on the site.
         directory: where it goes, made if missing; pages of an earlier site by the same names are replaced.
+        imported: other people's logs, a page for each machine, GPU and release.
 
     Raises:
         FatalError: the site can't be written.
     """
     with explained("making the site", directory):
         directory.mkdir(parents=True, exist_ok=True)
-    figures: list[tuple[str, Session, Summary]] = []
-    pages: list[Path] = []
+    figures: dict[str, list[_Figure]] = {}
     left_out: list[tuple[str, str]] = []
     for source in reports:
-        try:
-            session, records = read_session(source), read_records(source)
-        except FatalError as error:
-            left_out.append((source.name, error.what))
+        name = _page_name(source.resolve().name, figures)
+        made = _own_page(source, name)
+        if isinstance(made, str):
+            left_out.append((source.name, made))
             continue
-        if session.demo:
-            left_out.append((source.name, "a demo, whose figures can't be compared with anything"))
-            continue
-        report = compose(session, records, load_known_losses())
-        page = directory / _page_name(source, {page.name for page in pages})
-        write_text_atomically(page, report_html(session, records.trials, report, series=read_series(source, records.trials)))
-        pages.append(page)
-        figures += [(page.name, session, summary) for summary in report.summaries]
+        text, figures[name] = made
+        write_text_atomically(directory / name, text)
+    for logs in imported:
+        name = _page_name(f"{logs.conditions.name} {logs.conditions.tensorflow}", figures)
+        text, figures[name] = _imported_page(logs, name)
+        write_text_atomically(directory / name, text)
     write_text_atomically(directory / INDEX, _index(figures, left_out))
-    return Site(index=directory / INDEX, pages=tuple(pages), left_out=tuple(left_out))
+    return Site(index=directory / INDEX, pages=tuple(directory / name for name in figures), left_out=tuple(left_out))
 
 
-def _index(figures: Sequence[tuple[str, Session, Summary]], left_out: Sequence[tuple[str, str]]) -> str:
-    cases = [summary.case for _, _, summary in figures]
+def _own_page(source: Path, name: str) -> tuple[str, list[_Figure]] | str:
+    """The page of a report and its lines of the table, or why it is left out."""
+    try:
+        session, records = read_session(source), read_records(source)
+    except FatalError as error:
+        return error.what
+    if session.demo:
+        return "a demo, whose figures can't be compared with anything"
+    report = compose(session, records, load_known_losses())
+    facts = {"machine": hardware(session), "tensorflow": known(session.release, "tensorflow"), "date": session.created[:10]}
+    figures = [_Figure(page=name, summary=summary, **facts) for summary in report.summaries]
+    return report_html(session, records.trials, report, series=read_series(source, records.trials)), figures
+
+
+def _imported_page(logs: ImportedReport, name: str) -> tuple[str, list[_Figure]]:
+    conditions = logs.conditions
+    facts = {"machine": conditions.gpu, "tensorflow": conditions.tensorflow or UNKNOWN, "date": "–"}
+    text = render("imported.html.j2", title=f"{conditions.gpu}, from logs of others", logs=logs)
+    return text, [_Figure(page=name, summary=summary, **facts) for summary in logs.summaries]
+
+
+def _index(pages: Mapping[str, Sequence[_Figure]], left_out: Sequence[tuple[str, str]]) -> str:
+    figures = [figure for page in pages.values() for figure in page]
+    cases = [figure.summary.case for figure in figures]
     filters = {"Model": sorted({case.model for case in cases})}
     filters |= {name: sorted({settings(case)[name] for case in cases}) for name in ("Precision", "Devices")}
     return render(
@@ -76,14 +109,14 @@ def _index(figures: Sequence[tuple[str, Session, Summary]], left_out: Sequence[t
         figures=figures,
         conditions=_CONDITIONS,
         filters=filters,
-        reports=len({page for page, _, _ in figures}),
+        reports=sum(map(bool, pages.values())),
         left_out=left_out,
     )
 
 
-def _page_name(source: Path, taken: set[str]) -> str:
+def _page_name(name: str, taken: Collection[str]) -> str:
     """A name that is safe in every file system and address, and that no other page has, in capitals or not."""
-    stem = re.sub(r"[^a-z0-9.-]+", "-", source.resolve().name.lower()).strip("-.") or "report"
+    stem = re.sub(r"[^a-z0-9.-]+", "-", name.lower()).strip("-.") or "report"
     stem = "report-index" if f"{stem}.html" == INDEX else stem
     names = (f"{stem}{suffix}.html" for suffix in ("", *(f"-{number}" for number in range(2, len(taken) + 3))))
     return next(name for name in names if name not in taken)
