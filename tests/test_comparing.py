@@ -202,6 +202,8 @@ REFUSED_COMPARISONS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "no such baseline": (("mine", "--baseline", "yesterday"), 2, "'yesterday'"),
     "an empty baseline": (("mine", "--baseline", "empty"), 1, "no log that can be compared"),
     "a file of a gate without a bound": (("mine", "--junit", "junit.xml"), 2, "--fail-below"),
+    "a bound that nothing falls below": (("mine", "--fail-below", "nan"), 2, "'nan' is not a ratio"),
+    "a bound that is no number": (("mine", "--fail-below", "slow"), 2, "'slow' is not a ratio"),
     "several reports under one name": (("mine", "other", "--against", "lambda_blog_2019_03", "--json", "bench.json"), 2, "2 reports"),
 }
 

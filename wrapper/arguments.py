@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,7 +79,7 @@ def _add_report(command: argparse.ArgumentParser) -> None:
 def _add_compare(command: argparse.ArgumentParser) -> None:
     command.add_argument("compared", type=Path, nargs="+", metavar="REPORT", help="a report's directory, or a log or a directory of logs")
     _add_against(command)
-    command.add_argument("--fail-below", type=float, metavar="RATIO", help="such as 0.95: exit with 5 when a case is slower than this")
+    command.add_argument("--fail-below", type=_ratio, metavar="RATIO", help="such as 0.95: exit with 5 when a case is slower than this")
     command.add_argument("--junit", type=Path, metavar="FILE", help="with --fail-below: write the outcome as JUnit XML")
     command.add_argument("--json", type=Path, metavar="FILE", help="write the means as continuous-benchmark actions read them")
 
@@ -214,6 +215,17 @@ def overrides(options: argparse.Namespace) -> dict[str, Any]:
         pairs = [text.removeprefix("--").partition("=") for text in options.flag]
         keys_set["flags"] = {name: value if equals else "true" for name, equals, value in pairs}
     return keys_set
+
+
+def _ratio(text: str) -> float:
+    """A bound that a figure can fall below; every comparison with nan would pass."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a ratio above zero, such as 0.95")
+    return value
 
 
 def _models(text: str) -> dict[str, tuple[int | str, ...]]:
