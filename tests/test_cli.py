@@ -30,9 +30,11 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Commands that run in this process: in sight of no other sweep of this machine, and with the signal handlers put back."""
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    before = signal.getsignal(signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in signal.valid_signals()}
     yield
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        if signal.getsignal(number) != handler:
+            signal.signal(number, handler)
 
 
 def write(path: Path, text: str) -> str:

@@ -208,15 +208,28 @@ def interrupt(running: Running, number: signal.Signals) -> tuple[str, str]:
     return output, errors
 
 
-ON_HANGUP = pytest.mark.xfail(strict=True, reason="SIGHUP, as a lost ssh connection sends it, ends the wrapper alone")
-
-
 @POSIX
-@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGHUP", marks=ON_HANGUP)])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_ended_by_the_system(running: Running, name: str) -> None:
     _, errors = interrupt(running, getattr(signal, name))
     assert len(errors.splitlines()) == 1
     assert [trial.judgement.verdict for trial in trials_in(running.reports)] == ["ok", "interrupted"]
+
+
+@POSIX
+def test_a_lost_connection_does_not_end_what_was_started_with_nohup(product: Product, interpreters: dict[str, str], tmp_path: Path) -> None:
+    spy = tmp_path / "spy"
+    arguments = product.sweep(tmp_path / "reports", "--models", "trivial=2", "--repeats", "1", "--steps", "20")
+    spying = {"FAKE_SPY": str(spy), "FAKE_REPORTS": str(tmp_path / "reports"), "FAKE_STEP_S": "0.05"}
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # inherited, as from nohup
+    try:
+        process = product.start(*arguments, **spying)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert wait_until(spy.exists)
+    process.send_signal(signal.SIGHUP)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
 
 
 @POSIX

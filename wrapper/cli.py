@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that `arguments` (by default those of the process) name; returns the exit code (design, rule 5)."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    for name in ("SIGTERM", "SIGBREAK"):  # SIGBREAK: Ctrl-Break, on Windows alone
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), _interrupt)
+    for name in ("SIGTERM", "SIGHUP", "SIGBREAK"):  # SIGHUP: a lost connection; SIGBREAK: Ctrl-Break, on Windows alone
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP
+            signal.signal(number, _interrupt)
     return handle(lambda: _command(given), _complain, _keep_traceback)
 
 
