@@ -12,6 +12,7 @@ from packaging.version import Version
 from wrapper.bootstrapper.release import Release, load_releases, match_installed, resolve_release
 from wrapper.bootstrapper.upstream import DEFAULT_ADDRESS
 from wrapper.errors import FatalError, UsageError
+from wrapper.runner.sweep import load_models
 
 RELEASES = load_releases()
 
@@ -49,19 +50,24 @@ def test_legacy_keras_is_complete_or_absent() -> None:
 
 def test_models_that_tensorflow_2_lost_are_named() -> None:
     for release in RELEASES:
-        assert ("ssd300" in release.missing_models) is (Version(release.tensorflow) >= Version("2.0"))
+        assert ("ssd300" in release.missing_models) is not (Version("1.10") <= Version(release.tensorflow) < Version("2.0"))
+        assert set(release.missing_models) <= set(load_models())
 
 
 @pytest.mark.real
-def test_every_commit_is_in_the_real_upstream(tmp_path: Path) -> None:
+def test_every_commit_is_in_the_real_upstream_with_the_models_that_the_row_says(tmp_path: Path) -> None:
     import git
 
     try:
         upstream = git.Repo.clone_from(DEFAULT_ADDRESS, tmp_path / "benchmarks", bare=True, kill_after_timeout=120)
     except git.GitCommandError as error:
         pytest.skip(f"the real upstream can't be reached: {error.stderr.strip()}")
-    for commit in {release.upstream_commit for release in RELEASES}:
-        assert upstream.commit(commit).hexsha == commit
+    for release in RELEASES:
+        assert upstream.commit(release.upstream_commit).hexsha == release.upstream_commit
+        config = upstream.git.show(f"{release.upstream_commit}:scripts/tf_cnn_benchmarks/models/model_config.py")
+        absent = {model for model in load_models() if f"'{model}'" not in config}
+        needs_tensorflow_1 = {"mobilenet", "nasnet", "nasnetlarge", "ssd300"} if release.tensorflow.startswith("2.") else set()
+        assert set(release.missing_models) == absent | needs_tensorflow_1, release.tensorflow
 
 
 @pytest.mark.parametrize(

@@ -145,11 +145,13 @@ def test_without_readings_no_cause_is_told(make_case: Any, telemetry: dict[str, 
     ("losses", "case", "told"),
     [
         ((7.611, 7.611, 7.610), {}, ""),
-        ((7.611, 7.655, 7.610), {}, "the loss at step 1 is 7.610 in round 3 and 7.655 in round 2"),
+        ((7.608, 7.634, 7.629), {}, ""),  # Inception-v4 on an H200, all sums in the order in which they came
+        ((7.611, 7.705, 7.610), {}, "the loss at step 1 is 7.610 in round 3 and 7.705 in round 2"),
+        ((865.758, 5e26, None), {}, ""),  # VGG16 on a CPU: it diverges
         ((7.611, None, 7.610), {}, "not a number in round 2, 7.611 in round 1"),
         ((math.nan, math.nan, None), {}, ""),
         ((0.0, 0.0, 0.0), {"forward_only": True}, ""),
-        ((7.611, 7.655, 7.610), {"data_dir": "records"}, ""),
+        ((7.611, 7.705, 7.610), {"data_dir": "records"}, ""),
     ],
 )
 def test_repeats_agree_on_the_first_loss(make_trial: Any, losses: Any, case: dict[str, Any], told: str) -> None:

@@ -33,10 +33,14 @@ class Release(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Environment variables that the trial needs."""
     cuda: str | None = None
     cudnn: str | None = None
+    gpu_code: tuple[str, ...] = ()
+    """Compute capabilities, such as "8.9", that the GPU package holds code for; empty where that is not known."""
+    gpu_ptx: str | None = None
+    """The compute capability of the PTX in it, from which newer GPUs are served; None: none, or not known."""
     cutoff: str | None = None
     """The date (YYYY-MM-DD) up to which packages are considered when a lock is made or a sibling patch is resolved."""
     missing_models: tuple[str, ...] = ()
-    """Models of the shipped sweeps that this pair can't run."""
+    """Names of models.yaml that this pair can't run."""
     verified: bool = True
     """False for another patch of a known minor: resolved by date, never run by us."""
     seen: str = ""

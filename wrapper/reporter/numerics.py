@@ -35,6 +35,8 @@ class KnownLosses(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     losses: dict[int, float | None]
     """By step; None: not a number."""
     source: str
+    tolerance: float = TOLERANCE
+    """Relative difference up to which a series is as known."""
 
 
 class Numerics(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,12 +51,14 @@ class Numerics(msgspec.Struct, frozen=True, kw_only=True):
     """Where it is."""
     steps: int = 0
     """How many steps could be compared."""
+    tolerance: float = TOLERANCE
+    """Relative."""
 
     def __str__(self) -> str:
         if self.finding == "not known":
             return self.finding
         gap = "a loss that is not a number" if self.difference is None else f"largest difference {self.difference:.3f}"
-        compared = f"{gap} at step {self.step}, {self.steps} steps compared, tolerance {100 * TOLERANCE} % of the loss"
+        compared = f"{gap} at step {self.step}, {self.steps} steps compared, tolerance {100 * self.tolerance:g} % of the loss"
         return f"{self.finding} ({self.row}; {compared})"
 
 
@@ -88,11 +92,12 @@ def _compare(trial: Trial, row: KnownLosses) -> Numerics | None:
     measured, told = losses[worst], row.losses[worst]
     distance = _relative(measured, told)
     return Numerics(
-        finding="as known" if distance <= TOLERANCE else "differs",
+        finding="as known" if distance <= row.tolerance else "differs",
         row=row.source,
         difference=None if math.isinf(distance) else distance * abs(told or 0.0),
         step=worst,
         steps=len(shared),
+        tolerance=row.tolerance,
     )
 
 

@@ -18,7 +18,7 @@ from typing import IO, Any
 import msgspec
 import psutil
 
-from wrapper.runner.gpu_sampler import COLUMNS, FAST_COLUMNS, LINK_COLUMNS, TRAFFIC_COLUMNS, DeviceEvidence, Gpus, Value, Witness
+from wrapper.runner.gpu_sampler import COLUMNS, FAST_COLUMNS, SECOND_COLUMNS, TRAFFIC_COLUMNS, DeviceEvidence, Gpus, Value, Witness
 
 PERIOD_S = 0.2
 CPU_SHARE = 0.008
@@ -109,13 +109,13 @@ class Sampler:
         while not stopped:
             stopped = self._stop.wait(budget.pause())
             now = budget.begin_reading()
-            every_second, seldom = not stopped and now >= next_second, not stopped and now >= next_seldom
+            every_second, seldom = stopped or now >= next_second, not stopped and now >= next_seldom
             if seldom:
                 tree.search()
                 next_seldom, turn = now + SELDOM_S, turn + 1
             row: list[Value] = [round(now - started, 3), psutil.cpu_percent(None), psutil.virtual_memory().used, tree.cpu_percent(now)]
             for at, witness in enumerate(self._witnesses):
-                columns = [*FAST_COLUMNS, *(LINK_COLUMNS if every_second else ())]
+                columns = [*FAST_COLUMNS, *(SECOND_COLUMNS if every_second else ())]
                 columns += TRAFFIC_COLUMNS if seldom and turn % len(self._witnesses) == at else ()
                 row += self._read(witness, columns, pid if every_second else None, now - started)
             table.write(row)
