@@ -21,7 +21,10 @@ _WIDTH = 420
 _ROW = 46
 _TITLE_CHARACTERS = 52
 _SUBTITLE_CHARACTERS = 68
+_BAR_KEY = "Bar: mean of the repeats (dots); line: its 95 % interval."
 MOST_BARS = 40
+WIDE = 10
+"""Where the fastest case is so many times as fast as the slowest, the scale is logarithmic; bars would lie there, so the mean is a tick."""
 MOST_POINTS = 30
 """More repeats than this are a blot: the interval alone is drawn."""
 
@@ -41,8 +44,9 @@ def picture(trials: Sequence[Trial], report: Report) -> str:
     """The bars, as an SVG document."""
     common = report.headline.common
     conditions = ", ".join(common[name] for name in ("Mode", "Devices", "Precision") if name in common)
-    subtitle = [report.notice, conditions, "Bar: mean of the repeats (dots); line: its 95 % interval.", report.unfinished]
-    return draw(bars(trials, report), title=report.title, subtitle=[line for line in subtitle if line])
+    drawn = bars(trials, report)
+    key = "Tick: mean of the repeats (dots); line: its 95 % interval. Logarithmic." if _is_wide(drawn) else _BAR_KEY
+    return draw(drawn, title=report.title, subtitle=[line for line in (report.notice, conditions, key, report.unfinished) if line])
 
 
 def bars(trials: Sequence[Trial], report: Report) -> tuple[Bar, ...]:
@@ -64,7 +68,9 @@ def bars(trials: Sequence[Trial], report: Report) -> tuple[Bar, ...]:
 
 
 def draw(bars: Sequence[Bar], *, title: str, subtitle: Sequence[str]) -> str:
-    """Draw horizontal bars from zero on one linear scale, each with its repeats and its 95 % interval; at most 40, and it says if there are more.
+    """Draw horizontal bars from zero (or ticks on a logarithmic scale, see `WIDE`), each with its repeats and its 95 % interval.
+
+    At most 40, and it says if there are more.
 
     Returns:
         an SVG document on a white ground.
@@ -75,9 +81,16 @@ def draw(bars: Sequence[Bar], *, title: str, subtitle: Sequence[str]) -> str:
     more = f"The first {len(shown)} of {len(bars)} cases; all are in results.csv." if len(bars) > len(shown) else ""
     end = 1.08 * longest(shown)
     base = alt.Chart().encode(y=alt.Y("row:O", axis=None))
-    x = alt.X("mean:Q", title="images/sec", scale=alt.Scale(domain=[0, end], nice=False), axis=alt.Axis(tickCount=5, format="~r"))
+    wide = _is_wide(shown)
+    low = 0.5 * min(bar.mean for bar in shown if bar.mean) if wide else 0.0
+    scale = alt.Scale(domain=[low, end], nice=False, type="log" if wide else "linear")
+    x = alt.X("mean:Q", title="images/sec", scale=scale, axis=alt.Axis(tickCount=5, format="~r"))
+    if wide:
+        mean = base.mark_tick(thickness=4, size=18, yOffset=8, color="#6baed6")
+    else:
+        mean = base.mark_bar(height=14, yOffset=8, color="#9ecae1")
     layers = [
-        base.mark_bar(height=14, yOffset=8, color="#9ecae1").encode(x=x),
+        mean.encode(x=x),
         alt.Chart(alt.InlineData(values=_points(shown)))
         .mark_circle(yOffset=8, size=28, color="#d94801", opacity=0.7)
         .encode(y=alt.Y("row:O", axis=None), x="value:Q"),
@@ -85,7 +98,7 @@ def draw(bars: Sequence[Bar], *, title: str, subtitle: Sequence[str]) -> str:
         base.mark_text(align="left", dy=-9, fontSize=13, color="#222222", limit=_WIDTH * 0.62).encode(x=alt.value(0), text="label:N"),
         base.mark_text(align="right", dy=-9, fontSize=13, fontWeight="bold", color="#222222").encode(x=alt.value(_WIDTH), text="text:N"),
     ]
-    chart = alt.layer(*layers, data=alt.InlineData(values=[_row(number, bar, end) for number, bar in enumerate(shown)])).properties(
+    chart = alt.layer(*layers, data=alt.InlineData(values=[_row(number, bar, low, end) for number, bar in enumerate(shown)])).properties(
         width=_WIDTH,
         height=max(1, len(shown)) * _ROW,
         padding=12,
@@ -110,9 +123,14 @@ def longest(bars: Sequence[Bar]) -> float:
     return max(largest, *(min(bar.mean + bar.ci95, 1.3 * largest) for bar in bars if bar.mean and bar.ci95), 0.0)
 
 
-def _row(number: int, bar: Bar, end: float) -> dict[str, Any]:
+def _is_wide(bars: Sequence[Bar]) -> bool:
+    means = [bar.mean for bar in bars if bar.mean]
+    return bool(means) and max(means) > WIDE * min(means)
+
+
+def _row(number: int, bar: Bar, low: float, end: float) -> dict[str, Any]:
     # Cut here and not by Vega's clip: its clip paths are numbered through a process, and the same picture must be the same bytes.
-    interval = {} if bar.mean is None or bar.ci95 is None else {"low": max(0.0, bar.mean - bar.ci95), "high": min(end, bar.mean + bar.ci95)}
+    interval = {} if bar.mean is None or bar.ci95 is None else {"low": max(low, bar.mean - bar.ci95), "high": min(end, bar.mean + bar.ci95)}
     return {"row": number, "label": clean(bar.label), "text": clean(bar.text), "mean": bar.mean} | interval
 
 
