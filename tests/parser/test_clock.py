@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from test_verdict import CASE, RUN, TWO_GPUS
 
-from wrapper.parser.clock import Clock, Window, disagreement, read_stamps, window_throughput
+from wrapper.parser.clock import Clock, Window, disagreement, drift, read_stamps, window_throughput
 from wrapper.parser.line import Step
 from wrapper.parser.output import parse
 from wrapper.parser.stderr import summarise_stderr
@@ -96,3 +96,22 @@ def test_damaged_stamps_are_refused(line: str, tmp_path: Path) -> None:
     file.write_text(f"line,seconds\n1,0.25\n{line}\n", encoding="utf-8")
     with pytest.raises(ValueError):
         read_stamps(file)
+
+
+def _clock(*rates: float) -> Clock:
+    windows = tuple(Window(first_step=10 * at + 2, last_step=10 * at + 11, images_per_sec=rate) for at, rate in enumerate(rates))
+    return Clock(images_per_sec=100.0, steps=10 * len(rates), seconds=100.0, resolution=0.001, windows=windows)
+
+
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        ((100, 101, 99, 100, 102, 100), ""),
+        ((80, 101, 99, 100, 102, 100), "steps 2 to 11 at 80.00 images/sec, those after at 100.00: the warm-up was too short"),
+        ((100, 98, 95, 92, 90, 88), "from 99.00 to 89.00 images/sec in the course of the trial"),
+        ((80, 100, 100), ""),
+        ((), ""),
+    ],
+)
+def test_the_course_of_a_trial(rates: tuple[float, ...], said: str) -> None:
+    assert drift(_clock(*rates)) == said

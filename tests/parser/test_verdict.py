@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from wrapper.parser.clock import Clock
 from wrapper.parser.output import parse, parse_file
 from wrapper.parser.remedies import REMEDIES, remedy_of
 from wrapper.parser.stderr import read_stderr, summarise_stderr
@@ -88,10 +89,17 @@ def decide(
     ended_by: str = "exit",
     error: str | None = None,
     seen: frozenset[int] | None = None,
+    clock: Clock | None = None,
 ) -> Judgement:
     execution = Execution(exit_code=exit_code, started="2026-01-01T00:00:00Z", seconds=12.0, ended_by=ended_by, error=error)
     return judge(
-        case=case, execution=execution, output=parse([stdout]), stderr=summarise_stderr([stderr]), release_minor="1.15", seen_on_devices=seen
+        case=case,
+        execution=execution,
+        output=parse([stdout]),
+        stderr=summarise_stderr([stderr]),
+        release_minor="1.15",
+        seen_on_devices=seen,
+        clock=clock,
     )
 
 
@@ -227,7 +235,7 @@ def test_old_branch_prints_fewer_keys_and_floats() -> None:
     ("stderr", "seen", "verdict"),
     [
         (TWO_GPUS, None, "ok"),
-        (TWO_GPUS, frozenset[int](), "ok"),  # process numbers of a container are not seen from outside
+        (TWO_GPUS, frozenset[int](), "ok"),  # five readings a second may miss the work of a short run
         (TWO_GPUS + TWO_GPUS, None, "ok"),
         (b"", frozenset({0, 1}), "ok"),
         (b"", None, "wrong_device"),
@@ -243,6 +251,14 @@ def test_proof_of_the_device(stderr: bytes, seen: frozenset[int] | None, verdict
     assert decide(stderr=stderr, seen=seen).verdict == verdict
 
 
+@pytest.mark.parametrize(("seen", "verdict"), [(None, "ok"), ((0, 1), "ok"), ((0,), "device_count"), ((), "wrong_device")])
+def test_a_gpu_that_was_opened_and_did_nothing_for_seconds_proves_nothing(seen: tuple[int, ...] | None, verdict: str) -> None:
+    clock = Clock(images_per_sec=600.8, steps=19, seconds=4.0, resolution=0.025)
+    judgement = decide(seen=None if seen is None else frozenset(seen), clock=clock)
+    assert judgement.verdict == verdict
+    assert verdict == "ok" or "NVML saw work on" in judgement.reason
+
+
 def test_lack_of_a_gpu_is_told_in_tensorflows_words() -> None:
     assert decide(stderr=b"W dso_loader.cc:60] Could not load dynamic library\nSkipping registering GPU devices...\n").reason.startswith("Skipping")
 
@@ -251,6 +267,9 @@ def test_cpu_trial_needs_no_proof() -> None:
     case = msgspec.structs.replace(CASE, device="cpu", devices=1)
     log = RUN.replace(b"128 global", b"64 global").replace(b"['/gpu:0', '/gpu:1']", b"['/cpu:0']").replace(b"NCHW", b"NHWC")
     assert decide(log, b"", case=case).verdict == "ok"
+    assert decide(log, b"", case=case, seen=frozenset()).verdict == "ok"
+    on_gpu = decide(log, b"", case=case, seen=frozenset({1}))
+    assert (on_gpu.verdict, on_gpu.reason) == ("wrong_device", "CPU asked for, and the process computed on GPU 1")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +15,9 @@ from wrapper.parser.line import Step
 STAMP_S = 0.05
 """How late a line's stamp may be on a busy machine: it is taken where the line arrives, not where it is printed."""
 SHORTEST_WINDOW_S = 0.5
+DRIFT = 0.05
+"""Relative change of the throughput within a trial that is worth a warning."""
+FEWEST_WINDOWS = 4
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +103,24 @@ def disagreement(clock: Clock, total: float, *, steps: int, tolerance: float) ->
     unseen = max(steps - clock.steps, 0) / steps
     ratio = total / clock.images_per_sec
     return ratio if abs(ratio - 1) > tolerance + clock.resolution + unseen else None
+
+
+def drift(clock: Clock) -> str:
+    """How the throughput changed over the timed steps, in words; empty where it stayed within `DRIFT` or there are too few windows to say.
+
+    A first window below all others says that the warm-up was too short; else the first third is held against the last.
+    """
+    rates = [window.images_per_sec for window in clock.windows]
+    if len(rates) < FEWEST_WINDOWS:
+        return ""
+    first, rest = rates[0], statistics.median(rates[1:])
+    allowed = DRIFT + 2 * STAMP_S * len(rates) / clock.seconds
+    if first < min(rates[1:]) and first < (1 - allowed) * rest:
+        steps = f"steps {clock.windows[0].first_step} to {clock.windows[0].last_step}"
+        return f"{steps} at {first:.2f} images/sec, those after at {rest:.2f}: the warm-up was too short"
+    third = len(rates) // 3
+    early, late = statistics.fmean(rates[:third]), statistics.fmean(rates[-third:])
+    return f"from {early:.2f} to {late:.2f} images/sec in the course of the trial" if abs(late / early - 1) > allowed else ""
 
 
 def _windows(steps: Sequence[Step], seconds: Sequence[float], global_batch_size: int) -> Iterator[Window]:

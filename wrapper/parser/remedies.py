@@ -6,7 +6,7 @@ from wrapper.runner.sweep import Case
 
 REMEDIES = {
     "ok": "",
-    "out_of_memory": "The batch size is per device, and {batch_size} does not fit: take a smaller one, or end what else uses the device.",
+    "out_of_memory": "The batch size is per device, and {batch_size} does not fit: take a smaller one (tfcnn batch-size {model} finds the largest).",
     "wrong_device": "Make TensorFlow see the GPU (driver, CUDA libraries, CUDA_VISIBLE_DEVICES, a package built for GPUs), or ask for the CPU.",
     "device_count": "Ask for at most as many devices as TensorFlow opened, or make the others visible (CUDA_VISIBLE_DEVICES).",
     "unknown_model": "Take a model that this release's upstream has for this data set; {model} may need TensorFlow 1.",
@@ -24,7 +24,7 @@ REMEDIES = {
     "no_total": "Look at the log: upstream ended without its closing line.",
     "bogus_total": "Run more steps; if it stays so, this upstream does not measure this case.",
     "disagrees": "Remove what changes upstream's run (an extra flag, an old training directory), or ask for what it ran.",
-    "failed": "Read the log at the line given.",
+    "failed": "Read the log, at the line given where one is.",
 }
 
 

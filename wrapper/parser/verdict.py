@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from wrapper.parser.agreement import disagreements, last_step, prints_number_of_steps
-from wrapper.parser.clock import Clock, disagreement
+from wrapper.parser.clock import Clock, disagreement, drift
 from wrapper.parser.failure import error_text, explain, how_it_ended
 from wrapper.parser.line import readable
 from wrapper.parser.output import Output
@@ -27,6 +27,8 @@ ROUNDING = 0.055
 """images/sec; what `%.1f` and `%.2f` take off at most, which counts on a slow device."""
 BOGUS_RATIO = 2.0
 """Total over the stamps' throughput from which on the total can't be true: what slows a run slows both."""
+SEEN_FROM_S = 3.0
+"""Seconds of steps in which NVML, read five times a second, can't have missed a GPU's work."""
 POLL_S = 0.25
 """Upstream 1.5 watches the global step in intervals of this length, and takes its total from them."""
 COARSE = 0.01
@@ -50,6 +52,10 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """Where in the standard output log the figure stands, from 1."""
     reason: str = ""
     """The log line or reading that decided, as text."""
+    reason_log: str = ""
+    """"stdout" or "stderr": the log that the reason stands in; empty where it stands in none."""
+    reason_line: int | None = None
+    """Where in that log, from 1; None where no one line decided."""
     remedy: str = ""
     """What to do next, one sentence."""
     warnings: tuple[Warning, ...] = ()
@@ -86,13 +92,26 @@ def judge(
     else:
         problem = _doubt(case, output, stderr, release_minor, seen_on_devices, clock)
     if problem:
-        return Judgement(verdict=problem[0], reason=readable(problem[1]), remedy=remedy_of(problem[0], case))
+        return _refused(case, *problem, output, stderr)
     return Judgement(
         verdict="ok",
         images_per_sec=output.totals[0],
         total_line=output.total_lines[0],
         reason=f"total images/sec: {output.totals[0]:.2f}",
         warnings=tuple(_warnings(case, execution, output, stderr, clock)),
+    )
+
+
+def _refused(case: Case, verdict: str, reason: str, output: Output, stderr: StderrSummary) -> Judgement:
+    """No figure, and where the reason stands: on standard error the line that it quotes, else the first doubtful total."""
+    quoted = next((hit for hit in (*stderr.hits.values(), stderr.error) if hit is not None and hit.text and hit.text in reason), None)
+    total = output.total_lines[0] if verdict == "bogus_total" and output.total_lines else None
+    return Judgement(
+        verdict=verdict,
+        reason=readable(reason),
+        reason_log="stderr" if quoted else "stdout" if total else "",
+        reason_line=quoted.line if quoted else total,
+        remedy=remedy_of(verdict, case),
     )
 
 
@@ -126,16 +145,18 @@ def _doubt(
     """What keeps a credible total from being that of the case."""
     if different := disagreements(case, output, release_minor):
         return "disagrees", "; ".join(map(str, different))
-    device_problem = _device_problem(case, stderr, seen_on_devices) if case.device == "gpu" else None
-    return device_problem or _clock_problem(case, output, clock)
+    return _device_problem(case, stderr, seen_on_devices, clock) or _clock_problem(case, output, clock)
 
 
-def _device_problem(case: Case, stderr: StderrSummary, seen_on_devices: frozenset[int] | None) -> tuple[str, str] | None:
-    """Whether there is proof of as many GPUs as asked for.
+def _device_problem(case: Case, stderr: StderrSummary, seen_on_devices: frozenset[int] | None, clock: Clock | None) -> tuple[str, str] | None:
+    """Whether there is proof of as many GPUs as asked for, and of none where the CPU was asked for.
 
     With upstream's soft placement what does not find its GPU runs elsewhere in silence. TensorFlow opens every GPU that it may see, so its lines can
-    show that there were too few; where they are missing, NVML's sight of the process tree is the proof.
+    show that there were too few; where they are missing, NVML's sight of the process tree is the proof. Where both can be had, both are wanted: a GPU
+    that was opened and did nothing proves nothing. NVML reads so seldom that it may miss the work of a shorter run.
     """
+    if case.device == "cpu":
+        return ("wrong_device", f"CPU asked for, and the process computed on GPU {min(seen_on_devices)}") if seen_on_devices else None
     opened = {gpu.index for gpu in stderr.gpus} or set(stderr.candidate_gpus)
     proof, witness = (opened, "TensorFlow opened") if opened else (seen_on_devices or frozenset(), "the process was seen on")
     if not proof:
@@ -146,7 +167,10 @@ def _device_problem(case: Case, stderr: StderrSummary, seen_on_devices: frozense
         )
     if len(proof) < case.devices:
         return "device_count", f"{case.devices} GPUs asked for, {witness} {len(proof)}: {sorted(proof)}"
-    return None
+    if seen_on_devices is None or clock is None or clock.seconds < SEEN_FROM_S or len(seen_on_devices) >= case.devices:
+        return None
+    worked = f"NVML saw work on {sorted(seen_on_devices) or 'none'} of them in {clock.seconds:.1f} s"
+    return "device_count" if seen_on_devices else "wrong_device", f"{case.devices} GPUs asked for and opened, but {worked}"
 
 
 def _warnings(case: Case, execution: Execution, output: Output, stderr: StderrSummary, clock: Clock | None) -> Iterator[Warning]:
@@ -173,6 +197,8 @@ def _clock_warnings(case: Case, output: Output, clock: Clock | None) -> Iterator
     if last and 2 * last.step >= case.steps and abs(total - last.images_per_sec) > CLOCK_TOLERANCE * last.images_per_sec + ROUNDING:
         figures = f"total {total:.2f} images/sec, mean of the steps {last.images_per_sec:.1f}"
         yield Warning(kind="clock_disagrees", detail=f"{figures}: the total also counts what happens between the steps, such as checkpoints")
+    if clock and (course := drift(clock)):
+        yield Warning(kind="drift", detail=course)
     if clock and disagreement(clock, total, steps=case.steps, tolerance=CLOCK_TOLERANCE):
         figures = f"total {total:.2f} images/sec, by the stamps of the step lines {clock.images_per_sec:.2f}"
         yield Warning(kind="clock_disagrees", detail=f"{figures} (within {clock.resolution:.1%})")
