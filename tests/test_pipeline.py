@@ -313,7 +313,6 @@ def test_what_changed_since_is_refused_by_name(product: Product, interpreters: d
     assert not spy.exists()
 
 
-@pytest.mark.xfail(strict=True, reason="a character that standard output's encoding lacks is taken for a bug, after the whole sweep")
 def test_a_report_is_made_again_from_its_records_alone(product: Product, good: Swept, tmp_path: Path) -> None:
     """Also where the terminal's encoding lacks characters that are printed."""
     directory = tmp_path / only_report(good.reports).name
@@ -338,7 +337,6 @@ def test_a_resumed_sweep_refuses_what_it_cannot_follow(product: Product, good: S
 
 
 @POSIX
-@pytest.mark.xfail(strict=True, reason="a reader that goes away ends the sweep, without a word")
 def test_the_sweep_goes_on_when_nobody_reads_what_is_printed(product: Product, interpreters: dict[str, str], tmp_path: Path) -> None:
     process = product.start(*product.sweep(tmp_path / "reports", "--models", "trivial=2", "--repeats", "2"))
     assert process.stdout is not None and process.stderr is not None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from wrapper.arguments import overrides, parser, request, wish
 from wrapper.errors import EXIT_BELOW_BOUND, EXIT_INVALID_TRIALS, EXIT_OK, FatalError, Interrupted, UsageError, handle
+from wrapper.streams import lasting_streams
 
 if TYPE_CHECKING:
     from wrapper.comparing import Against
@@ -27,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP
             signal.signal(number, _interrupt)
-    return handle(lambda: _command(given), _complain, _keep_traceback)
+    with lasting_streams(sys.stdout, sys.stderr):
+        return handle(lambda: _command(given), _complain, _keep_traceback)
 
 
 def _command(given: list[str]) -> int:
