@@ -216,7 +216,9 @@ def _interrupt(number: int, frame: object) -> None:
 
 
 def _complain(line: str) -> None:
-    sys.stderr.write(line + "\n")
+    from wrapper.tables import plain
+
+    sys.stderr.write(plain(" ".join(line.splitlines())) + "\n")
 
 
 def _keep_traceback() -> str:
