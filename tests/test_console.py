@@ -94,7 +94,6 @@ def test_the_live_line_of_a_terminal(product: Product, interpreters: dict[str, s
 
 
 @POSIX
-@pytest.mark.xfail(strict=True, reason="the live line is not stopped when a trial can't be recorded")
 def test_the_cursor_comes_back_when_records_cannot_be_written(product: Product, interpreters: dict[str, str], tmp_path: Path) -> None:
     reports = tmp_path / "reports"
     arguments = product.sweep(reports, "--models", "trivial=2", "--repeats", "1")

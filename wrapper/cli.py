@@ -36,7 +36,21 @@ def _command(given: list[str]) -> int:
     options = parser().parse_args(given)
     from wrapper.console import Console
 
-    return COMMANDS[options.command](options, Console.on_this_terminal(), given)
+    with Console.on_this_terminal() as console:
+        return COMMANDS[options.command](options, console, given)
+
+
+def _check_places(given: list[str]) -> None:
+    """Records name their paths and the command line in UTF-8, and relative paths need a directory to start from."""
+    try:
+        places = [*given, str(Path.cwd())]
+    except FileNotFoundError:
+        raise FatalError("the current directory no longer exists", "Change into one that does") from None
+    for place in places:
+        try:
+            place.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"{place!r} is not UTF-8, which all records are in", "Give a path that is") from None
 
 
 def _run(options: argparse.Namespace, console: Console, given: list[str]) -> int:

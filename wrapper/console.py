@@ -6,7 +6,7 @@ import shlex
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console as Terminal
 from rich.live import Live
@@ -55,6 +55,13 @@ class Console:
         # a file has no width: rich would fold tables to 80 columns
         return cls(terminal if terminal.is_terminal else Terminal(highlight=False, markup=False, emoji=False, soft_wrap=True, width=200))
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Give the terminal back as it was, whatever broke a trial off."""
+        self._stop_live()
+
     def say(self, text: str) -> None:
         self._terminal.print(plain(text))
 
@@ -93,9 +100,7 @@ class Console:
                 self._show_plainly()
 
     def trial_ended(self, trial: Trial) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        self._stop_live()
         self._seconds.append(trial.execution.seconds)
         judgement = trial.judgement
         if judgement.images_per_sec is not None:
@@ -168,6 +173,11 @@ class Console:
                 self.say(f"highest throughput: {found.best.images_per_sec:.2f} images/sec at batch size {found.best.batch} (short trials, one each)")
             if found.pressure_from:
                 self.say(f"memory pressure begins at batch size {found.pressure_from}")
+
+    def _stop_live(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
     def _line(self) -> Text:
         seconds = time.monotonic() - self._started
