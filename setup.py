@@ -23,7 +23,7 @@ setup(
         "py-cpuinfo>=9",
         "rich>=13",
         "tabulate>=0.9",
-        "uv>=0.5",
+        "uv>=0.8.4",
         "vl-convert-python>=1.6",
     ],
     extras_require={
