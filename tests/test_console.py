@@ -15,6 +15,11 @@ from rich.console import Console as Terminal
 
 from wrapper.console import Console
 from wrapper.parser.output import read_line
+from wrapper.parser.verdict import Judgement
+from wrapper.process import Execution
+from wrapper.reporter.store import Trial
+from wrapper.runner.plan import PlannedTrial, plan_trials
+from wrapper.runner.sweep import Case
 
 pytest_plugins = ["e2e_kit"]
 
@@ -44,6 +49,29 @@ def test_a_step_line_is_shown_plainly_but_not_each_one() -> None:
     lines = printed_by(watch).splitlines()
     assert len(lines) == 4
     assert all("images/sec so far" in line for line in lines)
+
+
+def a_trial(index: int) -> tuple[PlannedTrial, Trial]:
+    case = Case(model="trivial", batch_size=2, device="cpu")
+    (planned,) = plan_trials([case], rounds=[1], python="python", script="script", first_index=index)
+    execution = Execution(exit_code=0, started="2026-01-01T00:00:00Z", seconds=90.0)
+    judgement = Judgement(verdict="ok", images_per_sec=1.0)
+    return planned, Trial(index=index, case=case, repeat=1, command=planned.command, execution=execution, judgement=judgement, log="log")
+
+
+@pytest.mark.parametrize(
+    ("total", "left"), [(3, ", about 3 min 00 s left"), (0, "")], ids=["of a sweep", "of a search, which ends nobody knows when"]
+)
+def test_the_time_left_is_shown_where_it_is_known(total: int, left: str) -> None:
+    def watch(console: Console) -> None:
+        planned, trial = a_trial(1)
+        console.trial_started(planned, 0, total)
+        console.trial_ended(trial)
+        console.trial_started(a_trial(2)[0], min(1, total), total)
+
+    lines = printed_by(watch).splitlines()
+    assert "left" not in lines[0]
+    assert lines[2] == f"trial 2{' of 3' if total else ''}: trivial-b2-fp32-cpu1, repeat 1{left}"
 
 
 def on_a_terminal(product: Product, *arguments: str, **variables: str) -> tuple[int, str]:

@@ -188,7 +188,7 @@ class Console:
             self.say(f"  {self._stage} ({time.monotonic() - self._started:.1f} s)")
 
     def _time_left(self) -> str:
-        if not self._seconds:
+        if not self._seconds or not self._left:
             return ""
         minutes, seconds = divmod(round(sum(self._seconds) / len(self._seconds) * self._left), 60)
         return f", about {minutes} min {seconds:02d} s left"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import tempfile
 import time
 from collections.abc import Iterable
@@ -34,10 +35,11 @@ def run_rounds(sweep: Sweep, cases: tuple[Case, ...], retry: tuple[int, ...], be
         whether it was interrupted.
     """
     deadline = time.monotonic() + sweep.budget if sweep.budget else None
-    trials = plan_rounds(cases, range(1, sweep.repeats + 1), bench.setup)
-    if _run(trials, retry, bench, watch, deadline):
+    # a trial to be run again may be one of the rounds that were added to reach a precision
+    rounds = max(sweep.repeats, *(math.ceil(index / len(cases)) for index in retry), 1)
+    if _run(plan_rounds(cases, range(1, rounds + 1), bench.setup), retry, bench, watch, deadline):
         return True
-    for repeat in itertools.count(sweep.repeats + 1):
+    for repeat in itertools.count(rounds + 1):
         wide = _wide(sweep, cases, bench.directory)
         if not wide:
             return False
@@ -91,7 +93,8 @@ def _run(trials: Iterable[PlannedTrial], retry: tuple[int, ...], bench: Bench, w
         if deadline and time.monotonic() + longest.get(planned.case, 0.0) > deadline:
             watch.say(f"left out to keep to the budget: {planned.case.name}, repeat {planned.repeat}")
             continue
-        watch.trial_started(planned, sum(other.index in done for other in trials), len(trials))
+        total = trials[-1].index  # of all rounds so far: these may be those of a later one alone
+        watch.trial_started(planned, total - sum(other.index not in done for other in trials), total)
         trial = measure(planned, bench, watch.line)
         append_trial(bench.directory, trial)
         done.add(planned.index)
