@@ -208,6 +208,8 @@ def test_nothing_heavy_is_imported_on_the_way_to_help(arguments: list[str]) -> N
 def test_the_releases_are_listed(product: Product) -> None:
     done = product.run("releases")
     assert (done.returncode, done.stderr) == (0, "")
-    rows = [line for line in done.stdout.splitlines() if re.match(r"\d+\.\d+\.\d+ ", line)]
+    lines = done.stdout.splitlines()
+    rows = [line for line in lines if re.match(r"\d+\.\d+\.\d+ ", line)]
+    assert len(rows) == len(lines) - 1 and max(map(len, lines)) <= 80, "a row for each release, on one line of a usual terminal"
     assert rows[0].startswith("1.5.0 ") and any(row.startswith(OLD) for row in rows)
     assert all(f"Python {sys.version_info.major}.{sys.version_info.minor}" in row for row in rows)

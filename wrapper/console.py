@@ -134,9 +134,9 @@ class Console:
         for release in releases:
             served = [python for python in release.python if python in found]
             here = f"Python {served[0]}" if served else f"needs Python {' or '.join(release.python)}"
-            row = (release.tensorflow, f"{release.upstream_commit[:12]} {release.upstream_ref}", ", ".join(release.python))
-            rows.append((*row, release.cuda or "", release.cudnn or "", release.seen, here))
-        self._terminal.print(table(("TensorFlow", "upstream", "Python", "CUDA", "cuDNN", "seen", "this machine"), rows))
+            row = (release.tensorflow, here, release.seen.partition(":")[0], ", ".join(release.python))
+            rows.append((*row, release.cuda or "", release.cudnn or "", release.upstream_commit[:12]))
+        self.show([table(("TensorFlow", "This machine", "Seen", "Python", "CUDA", "cuDNN", "Upstream"), rows)])
 
     def show_report(self, report: Report, directory: Path) -> None:
         self.say(f"\n{report.title}")
