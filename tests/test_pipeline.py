@@ -143,16 +143,18 @@ def test_failing_trials_are_recorded_with_their_reason_and_never_counted(mixed: 
 
 def test_what_is_printed_names_logs_and_the_command_that_repeats_a_trial(product: Product, mixed: Swept, tmp_path: Path) -> None:
     directory = only_report(mixed.reports)
-    printed = re.findall(r"log: (.+?); again: tfcnn (.+)$", mixed.done.stdout, re.MULTILINE)
+    printed = re.findall(r"log: (.+?)(?:, line (\d+))?\n +again: tfcnn (.+)$", mixed.done.stdout, re.MULTILINE)
     assert len(printed) == sum(verdict != "ok" for _, verdict in BEHAVIOURS.values())
-    assert all(Path(log).is_file() for log, _ in printed)
+    assert all(Path(log).is_file() for log, _, _ in printed)
+    decided = {Path(log).name.split("-")[1]: Path(log).read_text(encoding="utf-8").splitlines()[int(line) - 1] for log, line, _ in printed if line}
+    assert "the fake was asked to crash" in decided["vgg16"] and "OOM" in decided["lenet"]
 
     copy = tmp_path / directory.name  # other tests look at the original
     shutil.copytree(directory, copy)
     before = (copy / "trials.jsonl").read_bytes()
-    arguments = [str(copy) if word == str(directory) else word for word in shlex.split(printed[0][1])]
+    arguments = [str(copy) if word == str(directory) else word for word in shlex.split(printed[0][2])]
     spy = tmp_path / "spy"
-    again = product.run(*arguments, "--vendor", str(product.vendor), FAKE_SPY=str(spy), FAKE_REPORTS=str(tmp_path))
+    again = product.run(*arguments, FAKE_SPY=str(spy), FAKE_REPORTS=str(tmp_path))
     assert again.returncode == 4, again.stderr
     assert [model for model, _, _ in started(spy)] == ["vgg16"]
     after = (copy / "trials.jsonl").read_bytes()

@@ -12,6 +12,7 @@ from rich.console import Console as Terminal
 from rich.live import Live
 from rich.text import Text
 
+from wrapper.reporter.resuming import resume_command
 from wrapper.tables import plain, table
 
 if TYPE_CHECKING:
@@ -149,7 +150,8 @@ class Console:
             for failure in report.failures:
                 self.say(f"{failure.index:4d}  {failure.case}, repeat {failure.repeat}: {failure.verdict}: {failure.reason}")
                 self.say(f"      {failure.remedy}")
-                self.say(f"      log: {directory / failure.log}; again: tfcnn run --resume {shlex.quote(str(directory))} --retry {failure.index}")
+                self.say(f"      log: {directory / failure.place}")
+                self.say(f"      again: {resume_command(str(directory), report.started_by, '--retry', str(failure.index))}")
         for note in filter(None, (*report.notes, report.unfinished, report.notice)):
             self.say(note)
         self.say(f"report: {directory / 'report.md'}")

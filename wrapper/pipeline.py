@@ -15,6 +15,7 @@ from wrapper.opening import Request, Watch, describe, list_cases, nvidia, open_r
 from wrapper.reporter.analysis import figure
 from wrapper.reporter.noise import Noise, noise
 from wrapper.reporter.report import Report, write_report
+from wrapper.reporter.resuming import resume_command
 from wrapper.reporter.store import Session, Trial, read_trials
 from wrapper.rounds import plan_rounds, run_rounds, within_budget
 from wrapper.runner.lock import one_sweep_at_a_time
@@ -60,7 +61,9 @@ def run_sweep(request: Request, watch: Watch) -> tuple[Path, Report]:
         report = write_report(directory)
         watch.show_report(report, directory)
         if interrupted:
-            raise Interrupted(f"interrupted; the finished trials are in {directory}", f"Go on with: tfcnn run --resume {directory}")
+            raise Interrupted(
+                f"interrupted; the finished trials are in {directory}", f"Go on with: {resume_command(str(directory), request.command)}"
+            )
         return directory, report
 
 

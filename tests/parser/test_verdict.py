@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from wrapper.parser.clock import Clock
+from wrapper.parser.line import readable
 from wrapper.parser.output import parse, parse_file
 from wrapper.parser.remedies import REMEDIES, remedy_of
 from wrapper.parser.stderr import read_stderr, summarise_stderr
@@ -123,15 +124,19 @@ def case_of(row: dict[str, str]) -> Case:
     )
 
 
-@pytest.mark.parametrize("row", rows(), ids=lambda row: row["stdout"] or row["stderr"])
-def test_recorded_log(row: dict[str, str]) -> None:
-    judgement = judge(
+def judged(row: dict[str, str]) -> Judgement:
+    return judge(
         case=case_of(row),
         execution=Execution(exit_code=int(row["exit_code"]), started="2026-01-01T00:00:00Z", seconds=1.0),
         output=parse_file(DATA / "logs" / row["stdout"]) if row["stdout"] else parse([]),
         stderr=read_stderr(DATA / "logs" / row["stderr"]) if row["stderr"] else summarise_stderr([]),
         seen_on_devices=frozenset(map(int, row["seen"].split())) if row["seen"] else None,
     )
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row["stdout"] or row["stderr"])
+def test_recorded_log(row: dict[str, str]) -> None:
+    judgement = judged(row)
     assert judgement.verdict == row["verdict"], judgement
     assert judgement.images_per_sec == (float(row["images_per_sec"]) if row["images_per_sec"] else None)
     assert " ".join(warning.kind for warning in judgement.warnings) == row["warnings"]
@@ -139,6 +144,20 @@ def test_recorded_log(row: dict[str, str]) -> None:
     assert (judgement.remedy == "") == (judgement.verdict == "ok")
     assert judgement.reason.isprintable()
     assert len(judgement.reason) <= 300
+
+
+@pytest.mark.parametrize("row", [row for row in rows() if row["verdict"] != "ok"], ids=lambda row: row["stdout"] or row["stderr"])
+def test_a_reason_stands_at_the_line_that_is_named(row: dict[str, str]) -> None:
+    judgement = judged(row)
+    lines = [
+        (DATA / "logs" / row[stream]).read_text(encoding="utf-8", errors="replace").split("\n") for stream in ("stdout", "stderr") if row[stream]
+    ]
+    assert (judgement.reason_log == "") == (judgement.reason_line is None)
+    if judgement.reason_line is not None:
+        named = (DATA / "logs" / row[judgement.reason_log]).read_bytes().split(b"\n")[judgement.reason_line - 1]
+        assert readable(named.decode("utf-8", "replace")).rstrip("…")[:80] in judgement.reason
+    else:
+        assert not [line for log in lines for line in log if line.strip() and readable(line) == judgement.reason]
 
 
 def test_every_recorded_stream_is_in_the_table() -> None:

@@ -29,7 +29,14 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     remedy: str
     log: str
-    """Relative to the report's directory."""
+    """The one that decided, relative to the report's directory."""
+    line: int | None = None
+    """Where in it, from 1; None where no one line decided."""
+
+    @property
+    def place(self) -> str:
+        """The log and the line."""
+        return self.log if self.line is None else f"{self.log}, line {self.line}"
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +61,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Trials asked for; 0 where that is not known."""
     notes: tuple[str, ...]
     """On the records themselves."""
+    started_by: tuple[str, ...] = ()
+    """The command line that started the sweep."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -82,7 +91,8 @@ def compose(session: Session, records: Records, known_losses: Sequence[KnownLoss
             verdict=verdict,
             reason=trial.judgement.reason,
             remedy=trial.judgement.remedy,
-            log=trial.log,
+            log=trial.log.removesuffix(".stdout") + ".stderr" if trial.judgement.reason_log == "stderr" else trial.log,
+            line=trial.judgement.reason_line,
         )
         for trial in records.trials
         if (verdict := failure(trial)) is not None
@@ -101,4 +111,5 @@ def compose(session: Session, records: Records, known_losses: Sequence[KnownLoss
         done=sum(trial.judgement.verdict != "interrupted" for trial in records.trials),
         planned=session.planned_trials,
         notes=records.notes,
+        started_by=session.command,
     )

@@ -73,7 +73,7 @@ def report_html(
         sources={name: source for name, source in load_sources().items() if name in named} if named else {},
         cost=cost,
         failures=[
-            (failed.index, failed.case, failed.repeat, failed.verdict, _short(failed.reason), failed.remedy or "–", failed.log)
+            (failed.index, failed.case, failed.repeat, failed.verdict, _short(failed.reason), failed.remedy or "–", failed.place)
             for failed in report.failures[:_TRIALS_LISTED]
         ],
         warnings=_warnings(trials, report)[:_TRIALS_LISTED],

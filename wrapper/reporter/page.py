@@ -9,6 +9,7 @@ from wrapper.reporter.analysis import failure, figure
 from wrapper.reporter.content import Report
 from wrapper.reporter.facts import command_lines_by_case, host_rows, known, software_rows
 from wrapper.reporter.markdown import Markdown, code_block, inline, table
+from wrapper.reporter.resuming import resume_command
 from wrapper.reporter.store import Session, Trial
 
 _TEMPLATES = Path(__file__).parents[1] / "data" / "templates"
@@ -64,14 +65,14 @@ def _failure_table(report: Report) -> Markdown | None:
     if not report.failures:
         return None
     rows = [
-        (failed.index, failed.case, failed.repeat, failed.verdict, _short(failed.reason) or None, failed.remedy or None, failed.log)
+        (failed.index, failed.case, failed.repeat, failed.verdict, _short(failed.reason) or None, failed.remedy or None, failed.place)
         for failed in report.failures
     ]
     return table(("Trial", "Case", "Repeat", "Verdict", "Because", "What to do", "Log"), rows, "rlrllll")
 
 
 def _retry_commands(report: Report) -> Markdown:
-    return code_block(f"tfcnn run --resume DIR --retry {failed.index}" for failed in report.failures[:_RETRIES_SHOWN])
+    return code_block(resume_command("DIR", report.started_by, "--retry", str(failed.index)) for failed in report.failures[:_RETRIES_SHOWN])
 
 
 def _case_warning_table(report: Report) -> Markdown | None:
