@@ -355,7 +355,7 @@ class TestReport:
 
     def test_page_with_comparison_and_cost(self, report: Report, command: Command) -> None:
         mine = report("mine", {"resnet50": [147.0] * 3})
-        code, printed = command("report", mine, "--html", "--against", "lambda_blog_2019_03", "--price", "499")
+        code, printed = command("report", mine, "--against", "lambda_blog_2019_03", "--price", "499")
         assert code == 0
         page = (mine / "report.html").read_text(encoding="utf-8")
         assert "0.500" in page and load_sources()["lambda_blog_2019_03"].url in page

@@ -36,7 +36,7 @@ BEHAVIOURS = {
     "trivial": ("run", "ok"),
 }
 """What each model of the mixed sweep does, and the verdict on it."""
-REPORT = ("report.md", "results.csv", "results.json", "throughput.svg")
+REPORT = ("report.md", "report.html", "results.csv", "results.json", "throughput.svg")
 CONTROL = re.compile(r"[^\n -~\u00a0-\uffff]")
 
 

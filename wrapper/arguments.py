@@ -49,6 +49,10 @@ def parser() -> argparse.ArgumentParser:
     _add_conduct(batch_size)
     bootstrap = commands.add_parser("bootstrap", allow_abbrev=False, help="fetch upstream and make the environment, and no more")
     _add_wish(bootstrap)
+    doctor = commands.add_parser("doctor", allow_abbrev=False, help="say what stands in the way of a sweep on this machine, and what to do about it")
+    _add_wish(doctor, demo=False)
+    doctor.add_argument("--deep", action="store_true", help="import each TensorFlow that is found, and see whether it sees the GPU")
+    doctor.add_argument("--json", action="store_true", help="print the findings as JSON")
     commands.add_parser("releases", allow_abbrev=False, help="list the TensorFlow releases, and which of them this machine can run")
     _add_report(commands.add_parser("report", allow_abbrev=False, help="make a report again from its records"))
     _add_compare(commands.add_parser("compare", allow_abbrev=False, help="compare reports or logs with published figures or with a report"))
@@ -68,7 +72,6 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_report(command: argparse.ArgumentParser) -> None:
     command.add_argument("directory", type=Path, metavar="DIR")
-    command.add_argument("--html", action="store_true", help="make report.html too")
     command.add_argument("--block", action="store_true", help="print only a block of Markdown to paste into an issue or a forum")
     command.add_argument("--price", type=float, metavar="AMOUNT", help="what the hardware cost, for images per unit of price")
     command.add_argument("--kwh", type=float, metavar="AMOUNT", help="what a kilowatt-hour costs, for the energy of an image")
@@ -104,7 +107,7 @@ def _add_references(command: argparse.ArgumentParser) -> None:
     command.add_argument("--csv", type=Path, metavar="FILE", help="write the rows with all their conditions")
 
 
-def _add_wish(command: argparse.ArgumentParser) -> None:
+def _add_wish(command: argparse.ArgumentParser, *, demo: bool = True) -> None:
     group = command.add_argument_group("what to run on")
     group.add_argument(
         "--tensorflow",
@@ -121,7 +124,10 @@ def _add_wish(command: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where upstream and environments are kept (default: the project's vendor/)",
     )
-    group.add_argument("--demo", action="store_true", help="show the flow in a minute without TensorFlow, GPU or network; its figures mean nothing")
+    command.set_defaults(demo=False)
+    if demo:
+        what = "show the flow in a minute without TensorFlow, GPU or network; its figures mean nothing"
+        group.add_argument("--demo", action="store_true", help=what)
 
 
 def _add_conduct(command: argparse.ArgumentParser) -> None:

@@ -99,6 +99,18 @@ def _bootstrap(options: argparse.Namespace, console: Console, given: list[str]) 
     return EXIT_OK
 
 
+def _doctor(options: argparse.Namespace, console: Console, given: list[str]) -> int:
+    from wrapper import views
+    from wrapper.bootstrapper.examination import examine
+
+    findings = examine(wish(options), deep=options.deep)
+    if options.json:
+        console.write(views.doctor_json(findings))
+    else:
+        console.show(views.doctor_parts(findings))
+    return FatalError.exit_code if any(finding.status == "fail" for finding in findings) else EXIT_OK
+
+
 def _releases(options: argparse.Namespace, console: Console, given: list[str]) -> int:
     from wrapper.bootstrapper.environment import find_pythons
     from wrapper.bootstrapper.release import load_releases
@@ -214,6 +226,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace, Console, list[str]], int]] = {
     "noise": _noise,
     "batch-size": _batch_size,
     "bootstrap": _bootstrap,
+    "doctor": _doctor,
     "releases": _releases,
     "report": _report,
     "compare": _compare,

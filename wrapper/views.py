@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import msgspec
 from rich.table import Table
 
+from wrapper.bootstrapper.doctor import Finding
 from wrapper.reporter.comparison import Cell, Comparison, HeadlineTable, Row, headline_tables, shared_conditions
 from wrapper.reporter.cost import Cost
 from wrapper.reporter.headline import mean_text
@@ -80,6 +82,20 @@ def verification_parts(verification: Verification) -> Parts:
         yield f"does not hold: {finding.what}\n  recorded:   {finding.recorded}\n  recomputed: {finding.recomputed}"
     verdict = f"{len(verification.findings)} findings" if verification.findings else "everything holds"
     yield f"{verification.trials} trials recomputed from their logs, {verification.logs} hashes compared: {verdict}"
+
+
+def doctor_parts(findings: Sequence[Finding]) -> Parts:
+    """A line for each finding, in their order, each with its remedy below it."""
+    for finding in findings:
+        yield f"{finding.status:4}  {finding.subject}: {finding.text}"
+        if finding.remedy:
+            yield f"      {finding.remedy}"
+
+
+def doctor_json(findings: Sequence[Finding]) -> str:
+    """The worst status, and the findings in their order."""
+    content = {"status": findings[0].status, "findings": findings}
+    return msgspec.json.format(msgspec.json.encode(content)).decode() + "\n"
 
 
 def merge_parts(merged: Sequence[MergedTable]) -> Parts:

@@ -23,6 +23,7 @@ __all__ = [
     "Environment",
     "Interpreter",
     "SeenDevice",
+    "find_made",
     "find_pythons",
     "fit_to_release",
     "make_environment",
@@ -87,7 +88,7 @@ def planned_environment(release: Release, device: str, pythons: Sequence[Interpr
     Raises:
         FatalError: it is not there, and no Python of this machine fits.
     """
-    made = _find_made(release, device, vendor, locks)
+    made = find_made(release, device, vendor, locks)
     if made:
         return made.path, True
     return str(_directory(release, device, choose_python(release, pythons).minor, vendor, locks)), False
@@ -115,7 +116,7 @@ def make_environment(
         FatalError: no fitting Python, no network, a full disk, a package that is not what the lock says, a TensorFlow that does not import. Nothing
             half-made is left.
     """
-    made = _find_made(release, device, vendor, locks)
+    made = find_made(release, device, vendor, locks)
     if made and device == "gpu":  # a driver may have come or gone since
         say(f"asking TensorFlow {release.tensorflow} for its devices")
         return _inspect_locked(Path(made.python), device, release)
@@ -126,7 +127,7 @@ def make_environment(
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         with _exclusive(directory.with_name(f".{directory.name}.lock"), say):
-            return _find_made(release, device, vendor, locks) or _make(release, device, interpreter, directory, locks, say)
+            return find_made(release, device, vendor, locks) or _make(release, device, interpreter, directory, locks, say)
     except OSError as error:
         raise FatalError(f"the environment {directory} can't be made: {error}", "Mend that and start again") from error
 
@@ -169,7 +170,8 @@ def _directory(release: Release, device: str, minor: str, vendor: Path, locks: P
     return vendor.resolve() / "environments" / f"{release.tensorflow}-{device}-py{minor}-{digest}"
 
 
-def _find_made(release: Release, device: str, vendor: Path, locks: Path) -> Environment | None:
+def find_made(release: Release, device: str, vendor: Path, locks: Path = LOCKS) -> Environment | None:
+    """The environment for a release as its marker records it, or None where there is none, or no whole one."""
     for minor in release.python:
         marker = _directory(release, device, minor, vendor, locks) / MARKER
         with suppress(OSError, msgspec.DecodeError):  # not there, or of another version of the wrapper: made anew

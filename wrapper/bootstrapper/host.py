@@ -80,7 +80,7 @@ def read_host(project: Path, *, nvml: Any = None, amdsmi: Any = None, sysfs: Pat
     import psutil
 
     cpu, virtual = _cpu()
-    gpus, cuda, error = _nvidia_gpus(nvml, sysfs)
+    gpus, cuda, error = nvidia_gpus(nvml, sysfs)
     amd, amd_error = _amd_gpus(amdsmi, first_index=len(gpus))
     return Host(
         cpu=cpu,
@@ -100,7 +100,7 @@ def read_host(project: Path, *, nvml: Any = None, amdsmi: Any = None, sysfs: Pat
 
 def gpus_present(*, nvml: Any = None, sysfs: Path = Path("/sys")) -> tuple[Gpu, ...]:
     """The NVIDIA GPUs of this machine, for the choice of a device; empty without a working driver. Takes a few milliseconds."""
-    return _nvidia_gpus(nvml, sysfs)[0]
+    return nvidia_gpus(nvml, sysfs)[0]
 
 
 def _cpu() -> tuple[str, bool | None]:
@@ -153,7 +153,7 @@ def _external(pci_bus_id: str, sysfs: Path) -> bool | None:
     return {"removable": True, "fixed": False}.get(_text(sysfs / "bus/pci/devices" / pci_bus_id / "removable") or "")
 
 
-def _nvidia_gpus(nvml: Any, sysfs: Path) -> tuple[tuple[Gpu, ...], str | None, str | None]:
+def nvidia_gpus(nvml: Any = None, sysfs: Path = Path("/sys")) -> tuple[tuple[Gpu, ...], str | None, str | None]:
     """The GPUs, the CUDA version served, and what went wrong. A missing library is no error: the machine has no NVIDIA driver."""
     nvml = nvml or importlib.import_module("pynvml")
     try:
@@ -165,7 +165,7 @@ def _nvidia_gpus(nvml: Any, sysfs: Path) -> tuple[tuple[Gpu, ...], str | None, s
     gpus: list[Gpu] = []
     errors: list[str] = []
     try:
-        driver, cuda = _try(nvml, nvml.nvmlSystemGetDriverVersion), _try(nvml, nvml.nvmlSystemGetCudaDriverVersion)
+        driver, cuda = answer(nvml, nvml.nvmlSystemGetDriverVersion), answer(nvml, nvml.nvmlSystemGetCudaDriverVersion)
         for index in range(nvml.nvmlDeviceGetCount()):
             try:
                 gpus.append(_nvidia_gpu(nvml, index, driver, sysfs))
@@ -180,23 +180,23 @@ def _nvidia_gpus(nvml: Any, sysfs: Path) -> tuple[tuple[Gpu, ...], str | None, s
 
 def _nvidia_gpu(nvml: Any, index: int, driver: str | None, sysfs: Path) -> Gpu:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    memory = _try(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
-    pci = _try(nvml, nvml.nvmlDeviceGetPciInfo, handle)
+    memory = answer(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
+    pci = answer(nvml, nvml.nvmlDeviceGetPciInfo, handle)
     # NVML writes the PCI domain with eight digits, Linux and TensorFlow with four
     bus_id = f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0" if pci else None
-    capability = _try(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
-    limit = _try(nvml, nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
-    persistence = _try(nvml, nvml.nvmlDeviceGetPersistenceMode, handle)
+    capability = answer(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
+    limit = answer(nvml, nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+    persistence = answer(nvml, nvml.nvmlDeviceGetPersistenceMode, handle)
     return Gpu(
         index=index,
         name=nvml.nvmlDeviceGetName(handle),
         driver=driver,
         memory_bytes=memory.total if memory else None,
         pci_bus_id=bus_id,
-        pcie_generation=_try(nvml, nvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
-        pcie_width=_try(nvml, nvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
-        pcie_generation_max=_try(nvml, nvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
-        pcie_width_max=_try(nvml, nvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
+        pcie_generation=answer(nvml, nvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
+        pcie_width=answer(nvml, nvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
+        pcie_generation_max=answer(nvml, nvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
+        pcie_width_max=answer(nvml, nvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
         compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
         power_limit_w=limit / 1000 if limit is not None else None,
         persistence=bool(persistence) if persistence is not None else None,
@@ -204,7 +204,7 @@ def _nvidia_gpu(nvml: Any, index: int, driver: str | None, sysfs: Path) -> Gpu:
     )
 
 
-def _try(nvml: Any, call: Callable[..., Any], *arguments: Any) -> Any:
+def answer(nvml: Any, call: Callable[..., Any], *arguments: Any) -> Any:
     """What NVML answers, or None where this device or driver doesn't tell (laptops lack the power limit, for one)."""
     try:
         return call(*arguments)

@@ -145,7 +145,7 @@ def use_environment(python: str, *, device: str) -> Environment:
         FatalError: not there, not a Python, without TensorFlow, or with one that does not import.
     """
     inherited = scrubbed_environment(os.environ, {}, keep_pythonpath=True)
-    return inspect(_locate(python), kind="given", device=device, inherited=inherited, variables={})
+    return inspect(locate(python), kind="given", device=device, inherited=inherited, variables={})
 
 
 def fit_to_release(environment: Environment, release: Release) -> Environment:
@@ -206,7 +206,7 @@ def read_diagnosis(stderr: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(lines))[:_MAX_DIAGNOSIS_LINES]
 
 
-def _locate(python: str) -> Path:
+def locate(python: str) -> Path:
     """The interpreter that the user means, absolute; links are not followed, because an environment's interpreter is one."""
     path = Path(python).expanduser().absolute()
     candidates = [path / PROGRAMS / PYTHON, path / PYTHON] if path.is_dir() else [path]

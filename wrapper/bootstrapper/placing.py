@@ -48,6 +48,11 @@ def place(final: Path, fill: Callable[[Path], None], say: Callable[[str], None])
         raise FatalError(f"could not make {final}: {error}", "Mend what is named (space, permissions), and run the same again") from error
 
 
+def existing(path: Path) -> Path:
+    """The path itself, or the nearest directory above it that is there."""
+    return next(place for place in (path.absolute(), *path.absolute().parents) if place.is_dir())
+
+
 def _fill_aside(final: Path, fill: Callable[[Path], None]) -> None:
     # The lock is ours, so these are of runs that died. A name is not used twice: a child may outlive such a run, and still write there.
     for stale in final.parent.glob(f".{final.name}-*.partial"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -43,17 +43,28 @@ def choose_python(release: Release, pythons: Sequence[Interpreter]) -> Interpret
     )
 
 
-def newest_servable(releases: Sequence[Release], pythons: Sequence[Interpreter]) -> tuple[Release, str]:
+def newest_servable(
+    releases: Sequence[Release], pythons: Sequence[Interpreter], *, fits: Callable[[Release], bool] = lambda release: True
+) -> tuple[Release, str]:
     """The newest release that some Python of this machine can serve, and the reason in words.
+
+    Args:
+        fits: whether the GPU package of a release can work on this machine's GPUs, where they are to be used.
 
     Raises:
         FatalError: none can be served.
     """
     newest_first = sorted(releases, key=lambda row: Version(row.tensorflow), reverse=True)
     minors = {python.minor for python in pythons}
-    for release in newest_first:
-        if minors & set(release.python):
-            return release, f"the newest release that this machine's Pythons ({_list(pythons)}) can serve"
+    served = [release for release in newest_first if minors & set(release.python)]
+    for release in served:
+        if fits(release):
+            what = f"this machine's Pythons ({_list(pythons)})"
+            return release, f"the newest release that {what if release is served[0] else f'{what}, GPU and driver'} can serve"
+    if served:
+        raise FatalError(
+            "no TensorFlow release that this machine's Pythons can serve fits its GPU and driver", "Install a newer driver, or ask for --device cpu"
+        )
     raise FatalError(f"no known TensorFlow release runs on this machine's Pythons ({_list(pythons)})", _ways_to_get(newest_first[0].python))
 
 

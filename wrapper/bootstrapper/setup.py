@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 
 import msgspec
 from packaging.version import Version
 
+from wrapper.bootstrapper.compatibility import unfit
 from wrapper.bootstrapper.environment import Environment, find_pythons, fit_to_release, make_environment, planned_environment, use_environment
-from wrapper.bootstrapper.host import gpus_present
-from wrapper.bootstrapper.pythons import newest_servable
+from wrapper.bootstrapper.host import Gpu, gpus_present, nvidia_gpus
+from wrapper.bootstrapper.pythons import Interpreter, newest_servable
 from wrapper.bootstrapper.release import Release, load_releases, match_installed, resolve_release
 from wrapper.bootstrapper.upstream import Checkout, demo_repository, fetch_checkout
 from wrapper.errors import FatalError
@@ -90,18 +91,32 @@ def choose(wish: Wish, say: Say) -> Choice:
     if wish.python:
         say(f"looking at the TensorFlow of {wish.python}")
         environment = use_environment(wish.python, device=device)
-        release = match_installed(environment.tensorflow, load_releases())
-        if wish.tensorflow and not _names(wish.tensorflow, release):
-            raise FatalError(
-                f"{wish.python} has TensorFlow {environment.tensorflow}, and {wish.tensorflow} was asked for",
-                "Leave one of --python and --tensorflow out",
-            )
+        release = release_in(wish.python, environment.tensorflow, wish.tensorflow)
         environment = fit_to_release(environment, release)
         return Choice(release=release, device=device, reason=f"it is what {environment.python} has; {why_device}", environment=environment)
     if wish.tensorflow:
         return Choice(release=resolve_release(wish.tensorflow, load_releases()), device=device, package=package, reason=f"asked for; {why_device}")
-    release, why_release = newest_servable(load_releases(), find_pythons())
+    gpus, cuda_served, _ = nvidia_gpus() if package == "gpu" else ((), None, None)
+    release, why_release = newest_fitting(find_pythons(), gpus, cuda_served)
     return Choice(release=release, device=device, package=package, reason=f"{why_release}; {why_device}")
+
+
+def release_in(python: str, installed: str, asked: str | None) -> Release:
+    """The release of the TensorFlow that was found `installed` in an interpreter.
+
+    Raises:
+        UsageError: the one asked for is unknown.
+        FatalError: none is known for it, or another one was asked for.
+    """
+    release = match_installed(installed, load_releases())
+    if asked and not _names(asked, release):
+        raise FatalError(f"{python} has TensorFlow {installed}, and {asked} was asked for", "Leave one of --python and --tensorflow out")
+    return release
+
+
+def newest_fitting(pythons: Sequence[Interpreter], gpus: Sequence[Gpu], cuda_served: str | None) -> tuple[Release, str]:
+    """The newest release that can work with these Pythons and, where GPUs are to be used, with one of them; and the reason in words."""
+    return newest_servable(load_releases(), pythons, fits=lambda row: not gpus or any(unfit(row, gpu, cuda_served) is None for gpu in gpus))
 
 
 def prepare(choice: Choice, wish: Wish, say: Say) -> Setup:

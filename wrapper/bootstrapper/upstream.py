@@ -15,13 +15,13 @@ from urllib.request import url2pathname
 import msgspec
 
 from wrapper.bootstrapper.address import DEFAULT_ADDRESS, check_address, mask_credentials
-from wrapper.bootstrapper.placing import place
+from wrapper.bootstrapper.placing import existing, place
 from wrapper.errors import FatalError
 
 if TYPE_CHECKING:
     from git import Git
 
-__all__ = ["DEFAULT_ADDRESS", "Checkout", "check_address", "demo_repository", "fetch_checkout"]
+__all__ = ["DEFAULT_ADDRESS", "Checkout", "check_address", "demo_repository", "fetch_checkout", "git_version", "look_at_upstream"]
 
 _MIRROR = (
     "Where this machine can't reach it, name a mirror with --upstream PATH_OR_URL or TFCNN_UPSTREAM "
@@ -88,6 +88,37 @@ def fetch_checkout(commit: str, *, address: str, vendor: Path, say: Callable[[st
     return Checkout(path=str(final), commit=commit, address=_config(final, "remote.origin.url"))
 
 
+def look_at_upstream(commit: str, *, address: str, vendor: Path, limit_s: float) -> str:
+    """Whether `fetch_checkout` can be expected to bring a commit, without fetching or writing anything.
+
+    Args:
+        limit_s: seconds within which the address has to answer, where the commit is not in `vendor` yet.
+
+    Returns:
+        in words, where the commit is or will come from.
+
+    Raises:
+        UsageError: the address is not accepted.
+        FatalError: no git, no answer, or a checkout with edits or not sound.
+    """
+    address = check_address(address)
+    final = vendor.absolute() / f"benchmarks-{commit[:12]}"
+    if os.path.lexists(final):
+        _verify(final, commit)
+        return f"commit {commit[:12]} is in {final}"
+    shown, somewhere = mask_credentials(address), existing(vendor)
+    try:
+        _run(somewhere, "ls-remote", "--", _source(address), "HEAD", limit_s=limit_s, extra=_ask_nothing(somewhere))
+    except _GitError as error:
+        raise FatalError(f"upstream can't be reached at {shown}, and its commit {commit[:12]} is not in {vendor} ({error})", _MIRROR) from None
+    return f"{shown} answers; commit {commit[:12]} is still to be fetched"
+
+
+def git_version(vendor: Path) -> str:
+    """Git's own words, such as "git version 2.39.5". Raises FatalError where this machine has no git."""
+    return _run(existing(vendor), "version")
+
+
 def demo_repository(directory: Path) -> tuple[str, str]:
     """Make the demo's upstream: a git repository with one commit that holds our stand-in where upstream has its main program.
 
@@ -125,10 +156,7 @@ def _download(partial: Path, commit: str, address: str, say: Callable[[str], Non
 
 def _fetch(partial: Path, address: str, commit: str) -> None:
     """Fetch the one commit, or everything where the server refuses to hand out a commit by its hash (or is a bundle)."""
-    bundle = url2pathname(address.removeprefix("file://")) if address.startswith("file://") else ""
-    source = bundle if Path(bundle).is_file() else address  # git reads a bundle from a path, not from a file:// address
-    ssh = os.environ.get("GIT_SSH_COMMAND") or _config(partial, "core.sshCommand") or ("" if "GIT_SSH" in os.environ else "ssh -o ConnectTimeout=30")
-    batch = {"GIT_SSH_COMMAND": f"{ssh} -o BatchMode=yes"} if ssh else {}
+    source, batch = _source(address), _ask_nothing(partial)
     refs = _run(partial, "ls-remote", "--", source, limit_s=_ANSWER_LIMIT_S, extra=batch)
     fetch = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules")
     try:
@@ -138,6 +166,19 @@ def _fetch(partial: Path, address: str, commit: str) -> None:
         kinds = [f"+refs/{kind}/*:refs/upstream/{kind}/*" for kind in ("heads", "tags", "remotes")]
         head = ["+HEAD:refs/upstream/HEAD"] if re.search(r"\tHEAD$", refs, re.MULTILINE) else []
         _run(partial, *fetch, "--update-shallow", "--", source, *kinds, *head, limit_s=_FETCH_LIMIT_S, extra=batch)
+
+
+def _source(address: str) -> str:
+    """git reads a bundle from a path, not from a file:// address."""
+    bundle = url2pathname(address.removeprefix("file://")) if address.startswith("file://") else ""
+    return bundle if Path(bundle).is_file() else address
+
+
+def _ask_nothing(directory: Path) -> dict[str, str]:
+    """The variables that make ssh fail instead of asking for a password."""
+    default = "" if "GIT_SSH" in os.environ else "ssh -o ConnectTimeout=30"
+    ssh = os.environ.get("GIT_SSH_COMMAND") or _config(directory, "core.sshCommand") or default
+    return {"GIT_SSH_COMMAND": f"{ssh} -o BatchMode=yes"} if ssh else {}
 
 
 def _commit_demo(partial: Path, script: str) -> None:

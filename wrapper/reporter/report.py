@@ -6,19 +6,22 @@ from pathlib import Path
 
 from wrapper.reporter.chart import picture
 from wrapper.reporter.content import Report, compose
+from wrapper.reporter.cost import cost
 from wrapper.reporter.files import write_text_atomically
+from wrapper.reporter.html import report_html
 from wrapper.reporter.numerics import load_known_losses
 from wrapper.reporter.page import page
 from wrapper.reporter.results import results_csv, results_json
+from wrapper.reporter.series import read_series
 from wrapper.reporter.store import read_records, read_session
 
 __all__ = ["FILES", "Report", "write_report"]
 
-FILES = ("report.md", "results.csv", "results.json", "throughput.svg")
+FILES = ("report.md", "report.html", "results.csv", "results.json", "throughput.svg")
 
 
 def write_report(directory: Path) -> Report:
-    """Make report.md, results.csv, results.json and throughput.svg from session.json and trials.jsonl.
+    """Make `FILES` from session.json and trials.jsonl, and the curves of report.html from what is in logs/.
 
     Args:
         directory: a sweep's report directory.
@@ -33,6 +36,7 @@ def write_report(directory: Path) -> Report:
     report = compose(session, records, load_known_losses())
     texts = (
         page(session, records.trials, report),
+        report_html(session, records.trials, report, series=read_series(directory, records.trials), cost=cost(report, records.trials)),
         results_csv(session, records.trials, report),
         results_json(session, records.trials, report),
         picture(records.trials, report),

@@ -49,7 +49,8 @@ def verify(directory: Path) -> Verification:
     report.md with every mean and interval in them, byte for byte, as the logs give them; and the hash of each log.
 
     How a process ended and on which devices it was seen can't be recomputed and is taken from the record; another version of this program may have
-    written the three files otherwise. No file outside the directory is read.
+    written the three files otherwise. report.html and throughput.svg are not looked at: they show what the others hold, and the page also what the
+    user had it compared with. No file outside the directory is read.
 
     Args:
         directory: a report's, which may have been made elsewhere.
