@@ -65,11 +65,12 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     """Why GPUs could not be read although a driver's library is installed."""
 
 
-def read_host(project: Path, *, nvml: Any = None, amdsmi: Any = None, sysfs: Path = Path("/sys")) -> Host:
+def read_host(project: Path, *, ask_cpu: bool = True, nvml: Any = None, amdsmi: Any = None, sysfs: Path = Path("/sys")) -> Host:
     """Describe this machine; takes about 1 s (py-cpuinfo), so call it once per sweep.
 
     Args:
         project: a path on the disk to describe; it need not exist yet.
+        ask_cpu: take the second; without it the CPU is named as Python does, which on Linux may be its kind alone.
         nvml: what stands in for the `pynvml` module.
         amdsmi: what stands in for AMD's module of that name.
         sysfs: where Linux shows its devices.
@@ -79,7 +80,7 @@ def read_host(project: Path, *, nvml: Any = None, amdsmi: Any = None, sysfs: Pat
     """
     import psutil
 
-    cpu, virtual = _cpu()
+    cpu, virtual = _cpu() if ask_cpu else (platform.processor() or platform.machine(), None)
     gpus, cuda, error = nvidia_gpus(nvml, sysfs)
     amd, amd_error = _amd_gpus(amdsmi, first_index=len(gpus))
     return Host(

@@ -13,7 +13,7 @@ from packaging.version import Version
 from wrapper.bootstrapper.compatibility import unfit
 from wrapper.bootstrapper.environment import Environment, find_pythons, fit_to_release, make_environment, planned_environment, use_environment
 from wrapper.bootstrapper.host import Gpu, gpus_present, nvidia_gpus
-from wrapper.bootstrapper.pythons import Interpreter, newest_servable
+from wrapper.bootstrapper.pythons import Interpreter, choose_python, newest_servable
 from wrapper.bootstrapper.release import Release, load_releases, match_installed, resolve_release
 from wrapper.bootstrapper.upstream import Checkout, demo_repository, fetch_checkout
 from wrapper.errors import FatalError
@@ -142,16 +142,22 @@ def foresee(choice: Choice, wish: Wish) -> Setup:
     checkout = Checkout(path=str(wish.vendor.resolve() / f"benchmarks-{commit[:12]}"), commit=commit, address=wish.upstream)
     environment = choice.environment
     if environment is None:
-        path, exists = planned_environment(choice.release, choice.package, find_pythons(), wish.vendor)
+        pythons = find_pythons()
+        path, exists = planned_environment(choice.release, choice.package, pythons, wish.vendor)
         interpreter = Path(path) / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
         environment = Environment(
             kind="locked" if exists else "to be made",
             path=path,
             python=str(interpreter),
-            python_version=choice.release.python[0],
+            # an environment that is there says in its name what it was made from
+            python_version=_minor_in(path) if exists else choose_python(choice.release, pythons).version,
             tensorflow=choice.release.tensorflow,
         )
     return Setup(release=choice.release, device=choice.device, reason=choice.reason, checkout=checkout, environment=environment)
+
+
+def _minor_in(path: str) -> str:
+    return Path(path).name.partition("-py")[2].partition("-")[0]
 
 
 def _names(asked: str, installed: Release) -> bool:
