@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -151,6 +152,46 @@ def test_what_the_user_can_mend_is_said_in_one_line(
     errors = capsys.readouterr().err
     assert named in errors and len(errors.splitlines()) == 1
     assert not (tmp_path / "vendor").exists()
+
+
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="names and directories as POSIX has them")
+
+
+@POSIX
+@pytest.mark.parametrize("arguments", [["run", "--reports"], ["run", "--vendor"], ["run", "--resume"], ["report"]], ids=" ".join)
+def test_a_path_that_records_cannot_hold_is_refused_in_one_line(product: Product, arguments: list[str], tmp_path: Path) -> None:
+    done = product.run(*arguments, os.fsdecode(bytes(tmp_path) + b"/b\xff"))
+    assert done.returncode == 2, done.stderr
+    assert "UTF-8" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+@POSIX
+@pytest.mark.parametrize(("arguments", "code"), [(["--help"], 0), (["run", "--dry-run"], 1), (["report", "x"], 1)])
+def test_a_current_directory_that_is_gone_is_said_in_one_line(product: Product, arguments: list[str], code: int, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = 'cd "$1" && rmdir "$1" && shift && exec "$@"'
+    command = ["sh", "-c", script, "sh", str(gone), *product.command(*arguments)]
+    done = subprocess.run(command, env=product.variables(), capture_output=True, encoding="utf-8", check=False, timeout=60)
+    assert done.returncode == code, done.stderr
+    assert code == 0 or ("current directory" in done.stderr and len(done.stderr.splitlines()) == 1)
+
+
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_reports_that_cannot_be_made_are_refused_before_anything_is_fetched(place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    vendor = tmp_path / "vendor"
+    where = ["--vendor", str(vendor), "--reports", str(tmp_path / place)]
+    assert main(["run", "--device", "cpu", "--tensorflow", OLD, "--models", "trivial=1", *where]) == 2
+    errors = capsys.readouterr().err
+    assert str(tmp_path / place) in errors and "--resume" not in errors and len(errors.splitlines()) == 1
+    assert not vendor.exists()
+
+
+def test_the_demo_needs_no_upstream_that_the_environment_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFCNN_UPSTREAM", "http://example.invalid/x.git")
+    assert main(["run", "--demo", "--dry-run", "--vendor", str(tmp_path / "vendor")]) == 0
+    assert main(["run", "--dry-run", "--device", "cpu", "--tensorflow", OLD, "--vendor", str(tmp_path / "vendor")]) == 2
 
 
 def test_without_a_network_the_ways_out_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -327,15 +327,51 @@ def test_a_report_is_made_again_from_its_records_alone(product: Product, good: S
     assert {name: (directory / name).read_bytes() for name in files} == files
 
 
-UNHEEDED = pytest.mark.xfail(strict=True, reason="what a resumed sweep can't follow is left aside in silence")
-
-
-@pytest.mark.parametrize("more", [("--retry", "99"), ("--tensorflow", NEW), ("--device", "gpu")])
-@UNHEEDED
+@pytest.mark.parametrize(
+    "more",
+    [("--retry", "99"), ("--retry", "-1"), ("--retry", "0"), ("--tensorflow", NEW), ("--device", "gpu"), ("--python", sys.executable), ("--demo",)],
+    ids=" ".join,
+)
 def test_a_resumed_sweep_refuses_what_it_cannot_follow(product: Product, good: Swept, more: tuple[str, ...]) -> None:
     done = product.run("run", "--resume", str(only_report(good.reports)), "--vendor", str(product.vendor), *more)
     assert done.returncode == 2
     assert more[0] in done.stderr
+
+
+@pytest.mark.parametrize(("part", "key"), [("environment", "kind"), ("environment", "python"), ("release", "tensorflow")])
+def test_a_record_that_lacks_what_resuming_needs_is_refused_by_name(product: Product, good: Swept, part: str, key: str, tmp_path: Path) -> None:
+    directory = tmp_path / "report"
+    shutil.copytree(only_report(good.reports), directory)
+    session = json.loads((directory / "session.json").read_text(encoding="utf-8"))
+    if key == "python":
+        session["environment"]["kind"] = "given"
+    del session[part][key]
+    (directory / "session.json").write_text(json.dumps(session), encoding="utf-8")
+    done = product.run("run", "--resume", str(directory), "--vendor", str(product.vendor))
+    assert done.returncode == 1
+    assert f"{part}.{key}" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("part", ["sweep", "release", "upstream", "environment", "host", "versions"])
+def test_a_record_without_its_facts_is_reported_all_the_same(product: Product, good: Swept, part: str, tmp_path: Path) -> None:
+    directory = tmp_path / "report"
+    shutil.copytree(only_report(good.reports), directory)
+    session = json.loads((directory / "session.json").read_text(encoding="utf-8"))
+    session[part] = {}
+    (directory / "session.json").write_text(json.dumps(session), encoding="utf-8")
+    done = product.run("report", str(directory))
+    assert done.returncode == 0, done.stderr
+
+
+def test_rounds_that_are_added_are_counted_among_all(product: Product, interpreters: dict[str, str], tmp_path: Path) -> None:
+    asked = ("--models", "trivial=2", "--repeats", "1", "--until", "0.0001%", "--max-repeats", "3")
+    swept = sweep(product, tmp_path / "reports", *asked)
+    assert swept.done.returncode == 0, swept.done.stderr
+    assert re.findall(r"^trial (\d+) of (\d+): .* images/sec", swept.done.stdout, re.MULTILINE) == [("1", "1"), ("2", "2"), ("3", "3")]
+    directory = only_report(tmp_path / "reports")
+    again = product.run("run", "--resume", str(directory), "--retry", "3", "--vendor", str(product.vendor))
+    assert again.returncode == 0, again.stderr
+    assert len((directory / "trials.jsonl").read_text(encoding="utf-8").splitlines()) == 4
 
 
 @POSIX
@@ -361,10 +397,7 @@ def test_a_dry_run_prints_the_exact_command_lines_and_starts_nothing(product: Pr
     assert not spy.exists() and not (tmp_path / "reports").exists()
 
 
-DEMO_IS_MADE = pytest.mark.xfail(strict=True, reason="choosing the demo's release makes its repository in vendor/")
-
-
-@pytest.mark.parametrize("what", [("--tensorflow", NEW, "--device", "cpu"), pytest.param(("--demo",), marks=DEMO_IS_MADE)])
+@pytest.mark.parametrize("what", [("--tensorflow", NEW, "--device", "cpu"), ("--demo",)])
 def test_a_dry_run_makes_nothing_where_nothing_is(product: Product, tmp_path: Path, what: tuple[str, ...]) -> None:
     places = ("--vendor", str(tmp_path / "vendor"), "--reports", str(tmp_path / "reports"))
     done = product.run("run", *what, "--models", "trivial=1", "--dry-run", *places)

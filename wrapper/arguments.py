@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # an installed copy, which has no project around it, works where it is called
 PROJECT = Path(wrapper.__file__).parents[1]
-HOME = PROJECT if (PROJECT / "setup.py").exists() else Path.cwd()
+HOME = PROJECT if (PROJECT / "setup.py").exists() else Path()
 
 
 def parser() -> argparse.ArgumentParser:
@@ -185,7 +185,8 @@ def wish(options: argparse.Namespace) -> Wish:
         tensorflow=options.tensorflow,
         python=options.python,
         device=options.device,
-        upstream=check_address(options.upstream or os.environ.get("TFCNN_UPSTREAM") or DEFAULT_ADDRESS),
+        # the demo has an upstream of its own, whatever the environment says
+        upstream=check_address(options.upstream or (not options.demo and os.environ.get("TFCNN_UPSTREAM")) or DEFAULT_ADDRESS),
         vendor=options.vendor.resolve(),
         demo=options.demo,
         # a plan, of which nothing is started, may be looked at on any machine

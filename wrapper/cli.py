@@ -34,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _command(given: list[str]) -> int:
     options = parser().parse_args(given)
+    _check_places(given)
     from wrapper.console import Console
 
     with Console.on_this_terminal() as console:
@@ -133,9 +134,10 @@ def _report(options: argparse.Namespace, console: Console, given: list[str]) -> 
     cost = comparing.report_cost(directory, prices)
     code = pipeline.report_again(directory, console)
     console.show(views.comparison_parts([one.comparison for one in compared], load_sources()))
-    if cost and any(prices.values()):
+    priced = any(prices.values())
+    if cost and priced:
         console.show(views.cost_parts(cost))
-    if options.html:
+    if compared or priced:
         console.say(f"page: {comparing.write_page(directory, compared[0] if compared else None, cost)}")
     return code
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import os
 import platform
 import time
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,11 +16,21 @@ import msgspec
 import wrapper
 from wrapper.batch_search import refuse_cpu
 from wrapper.bootstrapper.host import Gpu, Host
+from wrapper.bootstrapper.release import load_releases, resolve_release
 from wrapper.bootstrapper.setup import Choice, Setup, Wish, decide_device
-from wrapper.errors import UsageError
+from wrapper.errors import FatalError, UsageError
 from wrapper.parser.output import Event
 from wrapper.reporter.report import Report
-from wrapper.reporter.store import Session, Trial, check_resumable, create_report_directory, read_session, write_session
+from wrapper.reporter.store import (
+    SESSION_FILE,
+    Session,
+    Trial,
+    check_resumable,
+    create_report_directory,
+    read_session,
+    read_trials,
+    write_session,
+)
 from wrapper.runner.load import other_load
 from wrapper.runner.plan import PlannedTrial, expand, recorded_sizes, stand_in
 from wrapper.runner.preflight import check_data_dir, leave_out, without
@@ -71,18 +83,52 @@ def what_was_asked(request: Request) -> tuple[Sweep, Wish]:
         named = sweep.device if request.sweep or request.raw is not None else "auto"
         device = wish.device if wish.device != "auto" else named
         return sweep, msgspec.structs.replace(wish, tensorflow=wish.tensorflow or sweep.tensorflow, device=device)
+    return _what_was_begun(request, request.resume)
+
+
+def check_input(request: Request, sweep: Sweep, wish: Wish) -> None:
+    """Refuse what can be seen to be wrong before anything is started, fetched, or waited for.
+
+    Raises:
+        UsageError: an unknown release, data that is not there, or reports that could not be made where they are asked for.
+    """
+    if wish.tensorflow and not wish.demo:
+        resolve_release(wish.tensorflow, load_releases())
+    check_data_dir(expand(sweep, device=decide_device(wish.device)[0], data_names=load_models(), resolve=stand_in))
+    place = next(path for path in (request.reports, *request.reports.parents) if path.exists())
+    if request.resume is None and not (place.is_dir() and os.access(place, os.W_OK)):
+        raise UsageError(f"--reports {request.reports}: {place} is not a directory that can be written into", "Name another place")
+
+
+def _what_was_begun(request: Request, directory: Path) -> tuple[Sweep, Wish]:
+    """The sweep and the wish of the records in `directory`."""
+    wish = request.wish
     if request.sweep or request.overrides:
         raise UsageError("--resume goes on with the sweep as it was", "Leave the sweep and its keys out")
-    session = read_session(request.resume)
-    given = session.environment["kind"] == "given"
+    for flag, asked in (("tensorflow", wish.tensorflow), ("python", wish.python), ("device", wish.device != "auto"), ("demo", wish.demo)):
+        if asked:
+            raise UsageError(f"--{flag} can't be followed: --resume goes on with the sweep as it was", "Leave it out")
+    session = read_session(directory)
+    last = max(session.planned_trials, *(trial.index for trial in read_trials(directory)), 0)
+    for index in request.retry:
+        if not 1 <= index <= last:
+            raise UsageError(f"--retry {index}: {directory} has trials from 1 to {last}", "Name one of them")
+    given = _recorded(session.environment, "environment", "kind", directory) == "given"
     wish = msgspec.structs.replace(
         wish,
-        tensorflow=None if given or session.demo else session.release["tensorflow"],
-        python=session.environment["python"] if given else None,
+        tensorflow=None if given or session.demo else _recorded(session.release, "release", "tensorflow", directory),
+        python=_recorded(session.environment, "environment", "python", directory) if given else None,
         device=session.device,
         demo=session.demo,
     )
     return check_sweep(session.sweep, models=load_models()), wish
+
+
+def _recorded(facts: Mapping[str, Any], part: str, key: str, directory: Path) -> str:
+    value = facts.get(key)
+    if not isinstance(value, str):
+        raise FatalError(f"{directory / SESSION_FILE} is damaged: it has no {part}.{key}", "Restore it from a copy, or start a new sweep")
+    return value
 
 
 def list_cases(request: Request, sweep: Sweep, choice: Choice, watch: Watch) -> tuple[Sweep, tuple[Case, ...]]:
@@ -100,7 +146,6 @@ def list_cases(request: Request, sweep: Sweep, choice: Choice, watch: Watch) -> 
     for case in cases:
         if not isinstance(sweep.models[case.model], tuple):
             refuse_cpu(case)
-    check_data_dir(cases)
     return sweep, cases
 
 

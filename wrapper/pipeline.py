@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,7 @@ from wrapper.bootstrapper.host import read_host
 from wrapper.bootstrapper.setup import Setup, Wish, choose, foresee, prepare
 from wrapper.errors import EXIT_INVALID_TRIALS, EXIT_OK, Interrupted
 from wrapper.measurement import Bench, measure
-from wrapper.opening import Request, Watch, describe, list_cases, nvidia, open_report, see_load, what_was_asked
+from wrapper.opening import Request, Watch, check_input, describe, list_cases, nvidia, open_report, see_load, what_was_asked
 from wrapper.reporter.analysis import figure
 from wrapper.reporter.noise import Noise, noise
 from wrapper.reporter.report import Report, write_report
@@ -40,8 +41,9 @@ def run(request: Request, watch: Watch) -> int:
 
 def run_sweep(request: Request, watch: Watch) -> tuple[Path, Report]:
     """The whole flow (see `run`); returns the report and its directory."""
+    sweep, wish = what_was_asked(request)
+    check_input(request, sweep, wish)
     with one_sweep_at_a_time(str(request.resume or request.reports)):
-        sweep, wish = what_was_asked(request)
         choice = choose(wish, watch.say)
         sweep, cases = list_cases(request, sweep, choice, watch)
         setup = prepare(choice, wish, watch.say)
@@ -70,10 +72,13 @@ def run_sweep(request: Request, watch: Watch) -> tuple[Path, Report]:
 def dry_run(request: Request, watch: Watch) -> int:
     """Show what `run` would do, and start nothing."""
     sweep, wish = what_was_asked(request)
-    choice = choose(wish, watch.say)
+    check_input(request, sweep, wish)
+    with tempfile.TemporaryDirectory(prefix="tfcnn-plan-") as folder:
+        # the commit of the demo is known when its repository has been made, somewhere
+        choice = choose(msgspec.structs.replace(wish, vendor=Path(folder)), watch.say)
     sweep, cases = list_cases(request, sweep, choice, watch)
     setup = foresee(choice, wish)
-    watch.show_plan(setup, sweep, read_host(wish.vendor), plan_rounds(cases, range(1, sweep.repeats + 1), setup))
+    watch.show_plan(setup, sweep, read_host(wish.vendor, ask_cpu=False), plan_rounds(cases, range(1, sweep.repeats + 1), setup))
     return EXIT_OK
 
 
@@ -90,8 +95,9 @@ def report_again(directory: Path, watch: Watch) -> int:
 
 def find_batch_sizes(request: Request, watch: Watch) -> tuple[BatchSearch, ...]:
     """Find the largest batch size that trains for each case of a sweep whose batch sizes are "max"."""
+    sweep, wish = what_was_asked(request)
+    check_input(request, sweep, wish)
     with one_sweep_at_a_time(str(request.reports)):
-        sweep, wish = what_was_asked(request)
         choice = choose(wish, watch.say)
         sweep, cases = list_cases(request, sweep, choice, watch)
         setup = prepare(choice, wish, watch.say)
