@@ -264,3 +264,19 @@ def test_ten_thousand_trials(tmp_path: Path, make_session: Any, make_trial: Any)
     assert time.monotonic() - started < 15  # 5 s asked for; the rest is for a busy machine
     assert (len(report.summaries), report.valid) == (50, 10_000 - 10_000 // 7)
     assert "The first 40 of 50 cases" in _texts(tmp_path)["throughput.svg"]
+
+
+def test_out_of_memory_says_how_much_there_is_and_what_fitted(tmp_path: Path, make_session: Any, make_trial: Any) -> None:
+    judgement = {"remedy": "Take a smaller one."}
+    trials = [
+        make_trial(1, None, case={"batch_size": 2048}, judgement=judgement),
+        make_trial(2, 1800.0, case={"batch_size": 1024}),
+        make_trial(3, 900.0, case={"batch_size": 512}),
+        make_trial(4, 900.0, case={"batch_size": 4096, "precision": "fp16"}),
+        make_trial(5, None, model="vgg16", judgement=judgement),
+    ]
+    report = _report_on(tmp_path, make_session(), trials)
+    assert [failure.remedy for failure in report.failures] == [
+        "Take a smaller one. The device has 140.4 GiB. The largest that ran in this sweep is 1024.",
+        "Take a smaller one. The device has 140.4 GiB.",
+    ]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from wrapper.parser.verdict import Warning
-from wrapper.reporter.analysis import Summary, failure, summarise
+from wrapper.reporter.analysis import Summary, failure, figure, summarise
 from wrapper.reporter.checks import check_case
 from wrapper.reporter.facts import hardware
 from wrapper.reporter.headline import Headline, headline, labels
@@ -90,7 +90,7 @@ def compose(session: Session, records: Records, known_losses: Sequence[KnownLoss
             repeat=trial.repeat,
             verdict=verdict,
             reason=trial.judgement.reason,
-            remedy=trial.judgement.remedy,
+            remedy=_remedy(trial, records.trials, session),
             log=trial.log.removesuffix(".stdout") + ".stderr" if trial.judgement.reason_log == "stderr" else trial.log,
             line=trial.judgement.reason_line,
         )
@@ -113,3 +113,18 @@ def compose(session: Session, records: Records, known_losses: Sequence[KnownLoss
         notes=records.notes,
         started_by=session.command,
     )
+
+
+def _remedy(trial: Trial, trials: Sequence[Trial], session: Session) -> str:
+    """What to do about a failure; where memory was short, beside how much there is and what fitted."""
+    remedy = trial.judgement.remedy
+    if trial.judgement.verdict != "out_of_memory":
+        return remedy
+    rooms = [gpu.get("memory_bytes") for gpu in session.host.get("gpus", ()) if trial.case.device == "gpu"]
+    room = f" The device has {min(rooms) / 2**30:.1f} GiB." if rooms and all(rooms) else ""
+    ran = [
+        other.case.batch_size
+        for other in trials
+        if figure(other) is not None and msgspec.structs.replace(other.case, batch_size=trial.case.batch_size) == trial.case
+    ]
+    return f"{remedy}{room}" + (f" The largest that ran in this sweep is {max(ran)}." if ran else "")
