@@ -162,11 +162,29 @@ def test_a_damaged_checkout(sound: Wish) -> None:
     assert "is not a sound checkout" in fail and "Delete it" in fail
 
 
+NO_TENSORFLOW = {
+    "an interpreter that is not there": ("nowhere", "there is no interpreter at nowhere"),
+    "an interpreter without TensorFlow": (os.path.realpath(sys.executable), "has no TensorFlow"),
+}
+
+
+@pytest.mark.parametrize(("python", "fault"), NO_TENSORFLOW.values(), ids=NO_TENSORFLOW.keys())
+def test_an_interpreter_was_named(sound: Wish, python: str, fault: str) -> None:
+    fail = told(examine(with_(sound, tensorflow=None, python=python), nvml=NO_DRIVER), "fail")
+    assert "release: " in fail and fault in fail and not fail.endswith("-> ")
+
+
+def test_an_interpreter_with_another_release_than_the_one_asked_for(sound: Wish, tmp_path: Path) -> None:
+    python = virtual_environment(tmp_path / "other", "raise SystemExit('imported')\n")
+    fail = told(examine(with_(sound, tensorflow="1.12", python=str(python)), nvml=NO_DRIVER), "fail")
+    assert "has TensorFlow 2.21.0, and 1.12 was asked for" in fail
+
+
 def test_a_disk_without_room(sound: Wish, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: types.SimpleNamespace(free=5 * GB))
     assert told(examine(sound, nvml=NO_DRIVER), "fail") == ""
     fail = told(examine(sound, nvml=nvml()), "fail")
-    assert "disk: 5.0 GB free" in fail and "the environment for the GPU can take 10.2 GB" in fail and "--vendor DIR" in fail
+    assert "disk: 5.0 GB free" in fail and "the environment for the GPU can take 8.2 GB" in fail and "--vendor DIR" in fail
 
 
 def test_an_environment_that_is_half_made_and_one_that_was_moved(sound: Wish) -> None:
@@ -305,12 +323,13 @@ FITS = {
     ("8.0", "12.8"): (None, False),
     ("8.6", "12.2"): (None, False),
     ("7.5", "12.8"): (None, False),
-    ("9.0", "12.8"): (None, True),
+    ("9.0", "12.2"): (None, False),
     ("12.0", "13.0"): (None, True),
-    ("9.0", "12.2"): ("can't compile its PTX", True),
+    ("12.0", "12.2"): ("can't compile its PTX", True),
+    ("7.0", "12.8"): ("no PTX", False),
     ("5.2", "12.8"): ("no PTX", False),
     ("8.0", "11.8"): ("built for CUDA 12.5", False),
-    ("9.0", None): (None, True),
+    ("12.0", None): (None, True),
 }
 
 

@@ -37,7 +37,7 @@ def unfit(release: Release, gpu: Gpu, cuda_served: str | None) -> str | None:
     capability = gpu.compute_capability
     if not release.gpu_code or not capability or _has_code(release, capability):
         return None
-    what = f"TensorFlow {release.tensorflow} holds no code for compute capability {capability}"
+    what = f"TensorFlow {release.tensorflow} or its cuDNN holds no code for compute capability {capability}"
     if not _has_ptx(release, gpu):
         return f"{what}, and no PTX that it could be compiled from"
     if cuda_served and release.cuda and Version(cuda_served) < Version(release.cuda):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -31,7 +32,7 @@ ANSWER_LIMIT_S = 2.0
 
 _TENSORFLOWS = ("tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tensorflow-intel", "tensorflow-macos", "tensorflow-rocm")
 _PACKAGES = ("lib/python{}/site-packages", "lib64/python{}/site-packages", "lib/python{}/dist-packages", "local/lib/python{}/dist-packages")
-"""Where packages lie under an interpreter's prefix; the latter two on Debian. On Windows it is Lib/site-packages."""
+"""Where packages lie under an interpreter's prefix, the latter two on Debian; on Windows it is Lib/site-packages."""
 
 
 def examine(wish: Wish, *, deep: bool = False, nvml: Any = None) -> tuple[Finding, ...]:
@@ -103,16 +104,16 @@ def check_machine(wish: Wish, choice: Choice, say: Callable[[str], None], *, nvm
         raise FatalError("; ".join(fault.text for fault in faults), ". ".join(dict.fromkeys(fault.remedy for fault in faults)))
 
 
-def installed_tensorflow(python: Path, minor: str = "*") -> str | None:
-    """The version of the TensorFlow that an interpreter has by its packages' metadata, without starting it; None where there is none.
-
-    Args:
-        minor: its version, such as "3.11", where several may share a prefix, as under /usr.
-    """
+def installed_tensorflow(python: Path) -> str | None:
+    """The version of the TensorFlow that an interpreter has by its packages' metadata, without starting it; None where there is none."""
+    real = Path(os.path.realpath(python))
     virtual = (python.parent.parent / "pyvenv.cfg").is_file()  # its interpreter is a link to another
-    programs = python.parent if virtual else Path(os.path.realpath(python)).parent
+    programs = python.parent if virtual else real.parent
     prefix = programs.parent if programs.name.lower() in ("bin", "scripts") else programs
-    places = [str(place) for pattern in (*_PACKAGES, "Lib/site-packages") for place in prefix.glob(pattern.format(minor))]
+    minor = re.search(r"\d+\.\d+", real.name)  # several may share a prefix, as under /usr
+    patterns = [*(pattern.format(minor[0] if minor else "*") for pattern in _PACKAGES), "Lib/site-packages"]
+    prefixes = [prefix] if virtual else [prefix, Path.home() / ".local"]
+    places = [str(place) for root in prefixes for pattern in patterns for place in root.glob(pattern)]
     versions = (distribution.version for name in _TENSORFLOWS for distribution in Distribution.discover(name=name, path=places))
     return next(versions, None)
 
@@ -156,9 +157,10 @@ def _uv() -> str | Trouble:
 
 def _release(wish: Wish, pythons: tuple[Interpreter, ...], facts: Facts, found: tuple[Found, ...]) -> Release:
     if wish.python:
-        installed = next((one.tensorflow for one in found if one.used), None)
+        python = locate(wish.python)
+        installed = next((one.tensorflow for one in found if one.place == str(python)), "")
         if not installed:
-            raise FatalError(f"{wish.python} has no TensorFlow, by its packages' metadata", "Install it there, or leave --python out")
+            raise FatalError(f"{python} has no TensorFlow, by the metadata of its packages", "Install it there, or leave --python out")
         return release_in(wish.python, installed, wish.tensorflow)
     if wish.tensorflow:
         return resolve_release(wish.tensorflow, load_releases())
@@ -188,19 +190,18 @@ def _environment(
 def _find_tensorflows(wish: Wish, pythons: tuple[Interpreter, ...]) -> Iterator[Found]:
     """Those that a user named or activated, those in `vendor`, and those of this machine's Pythons."""
     if wish.python:
-        with suppress(FatalError):  # told by the release's line
+        with suppress(FatalError):  # `_release` raises it again
             python = locate(wish.python)
             if version := installed_tensorflow(python):
                 yield Found(place=str(python), tensorflow=version, used=True)
     for directory in sorted((wish.vendor.resolve() / "environments").glob("[!.]*")):
         yield _made_here(directory)
-    active = [os.environ[name] for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if os.environ.get(name)]
-    others = {python.path: python.minor for python in pythons}
-    for place in active:
-        with suppress(FatalError):
-            others.setdefault(str(locate(place)), "*")
-    for path, minor in others.items():
-        if version := installed_tensorflow(Path(path), minor):
+    others = [python.path for python in pythons]
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        with suppress(FatalError, KeyError):
+            others.append(str(locate(os.environ[name])))
+    for path in dict.fromkeys(others):
+        if version := installed_tensorflow(Path(path)):
             yield Found(place=path, tensorflow=version)
 
 

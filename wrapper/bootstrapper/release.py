@@ -34,9 +34,9 @@ class Release(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     cuda: str | None = None
     cudnn: str | None = None
     gpu_code: tuple[str, ...] = ()
-    """Compute capabilities, such as "8.9", that the GPU package holds code for; empty where that is not known."""
+    """Compute capabilities, such as "8.9", that both TensorFlow and cuDNN of the GPU lock hold code for; empty where that is not known."""
     gpu_ptx: str | None = None
-    """The compute capability of the PTX in it, from which newer GPUs are served; None: none, or not known."""
+    """The compute capability of TensorFlow's PTX, from which newer GPUs are served; None: none, or not known."""
     cutoff: str | None = None
     """The date (YYYY-MM-DD) up to which packages are considered when a lock is made or a sibling patch is resolved."""
     missing_models: tuple[str, ...] = ()
