@@ -259,9 +259,9 @@ def test_ten_thousand_trials(tmp_path: Path, make_session: Any, make_trial: Any)
             trial = make_trial(index, total, model=f"model{index % 50}", repeat=index // 50 + 1, steps=steps, judgement={"reason": "x" * 200})
             file.write(msgspec.json.encode(trial) + b"\n")
     write_session(tmp_path, make_session())
-    started = time.monotonic()
+    started = time.process_time()
     report = write_report(tmp_path)
-    assert time.monotonic() - started < 15  # 5 s asked for; the rest is for a busy machine
+    assert time.process_time() - started < 10  # 5 s asked for; the rest is for a slow machine
     assert (len(report.summaries), report.valid) == (50, 10_000 - 10_000 // 7)
     assert "The first 40 of 50 cases" in _texts(tmp_path)["throughput.svg"]
 

@@ -85,12 +85,9 @@ def draw(bars: Sequence[Bar], *, title: str, subtitle: Sequence[str]) -> str:
     low = 0.5 * min(bar.mean for bar in shown if bar.mean) if wide else 0.0
     scale = alt.Scale(domain=[low, end], nice=False, type="log" if wide else "linear")
     x = alt.X("mean:Q", title="images/sec", scale=scale, axis=alt.Axis(tickCount=5, format="~r"))
-    if wide:
-        mean = base.mark_tick(thickness=4, size=18, yOffset=8, color="#6baed6")
-    else:
-        mean = base.mark_bar(height=14, yOffset=8, color="#9ecae1")
+    marks = {True: base.mark_tick(thickness=4, size=18, yOffset=8, color="#6baed6"), False: base.mark_bar(height=14, yOffset=8, color="#9ecae1")}
     layers = [
-        mean.encode(x=x),
+        marks[wide].encode(x=x),
         alt.Chart(alt.InlineData(values=_points(shown)))
         .mark_circle(yOffset=8, size=28, color="#d94801", opacity=0.7)
         .encode(y=alt.Y("row:O", axis=None), x="value:Q"),

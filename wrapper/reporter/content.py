@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from wrapper.parser.verdict import Warning
-from wrapper.reporter.analysis import Summary, failure, figure, summarise
+from wrapper.reporter.analysis import Summary, failure, summarise
 from wrapper.reporter.checks import check_case
 from wrapper.reporter.facts import hardware
 from wrapper.reporter.headline import Headline, headline, labels
@@ -83,6 +83,7 @@ def compose(session: Session, records: Records, known_losses: Sequence[KnownLoss
         by_case[trial.case].append(trial)
     case_warnings = {case: check_case(trials) for case, trials in by_case.items()}
     names = labels([summary.case for summary in summaries])
+    largest = _largest_that_ran(summaries)
     failures = tuple(
         Failure(
             index=trial.index,
@@ -90,7 +91,7 @@ def compose(session: Session, records: Records, known_losses: Sequence[KnownLoss
             repeat=trial.repeat,
             verdict=verdict,
             reason=trial.judgement.reason,
-            remedy=_remedy(trial, records.trials, session),
+            remedy=_remedy(trial, largest, session),
             log=trial.log.removesuffix(".stdout") + ".stderr" if trial.judgement.reason_log == "stderr" else trial.log,
             line=trial.judgement.reason_line,
         )
@@ -115,16 +116,22 @@ def compose(session: Session, records: Records, known_losses: Sequence[KnownLoss
     )
 
 
-def _remedy(trial: Trial, trials: Sequence[Trial], session: Session) -> str:
+def _largest_that_ran(summaries: Sequence[Summary]) -> dict[Case, int]:
+    """The largest batch size with a valid figure, by the case without its batch size."""
+    largest: dict[Case, int] = {}
+    for summary in summaries:
+        if summary.n:
+            key = msgspec.structs.replace(summary.case, batch_size=0)
+            largest[key] = max(summary.case.batch_size, largest.get(key, 0))
+    return largest
+
+
+def _remedy(trial: Trial, largest: dict[Case, int], session: Session) -> str:
     """What to do about a failure; where memory was short, beside how much there is and what fitted."""
     remedy = trial.judgement.remedy
     if trial.judgement.verdict != "out_of_memory":
         return remedy
     rooms = [gpu.get("memory_bytes") for gpu in session.host.get("gpus", ()) if trial.case.device == "gpu"]
     room = f" The device has {min(rooms) / 2**30:.1f} GiB." if rooms and all(rooms) else ""
-    ran = [
-        other.case.batch_size
-        for other in trials
-        if figure(other) is not None and msgspec.structs.replace(other.case, batch_size=trial.case.batch_size) == trial.case
-    ]
-    return f"{remedy}{room}" + (f" The largest that ran in this sweep is {max(ran)}." if ran else "")
+    ran = largest.get(msgspec.structs.replace(trial.case, batch_size=0))
+    return f"{remedy}{room}" + (f" The largest that ran in this sweep is {ran}." if ran else "")
