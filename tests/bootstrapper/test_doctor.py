@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import types
@@ -13,6 +14,7 @@ import msgspec
 import pynvml
 import pytest
 
+from wrapper.bootstrapper import examination
 from wrapper.bootstrapper.compatibility import is_compiled_at_start, serves_cuda, unfit
 from wrapper.bootstrapper.doctor import GB, WORST_FIRST, Facts, Finding, Trouble, diagnose
 from wrapper.bootstrapper.environment import MARKER, Environment
@@ -154,6 +156,15 @@ def test_no_fitting_python(sound: Wish, tmp_path: Path) -> None:
 def test_upstream_out_of_reach_and_nothing_in_vendor(sound: Wish, tmp_path: Path) -> None:
     fail = told(examine(with_(sound, upstream=str(tmp_path / "nowhere")), nvml=NO_DRIVER), "fail")
     assert "upstream: upstream can't be reached at" in fail and "--upstream PATH_OR_URL" in fail
+
+
+def test_upstream_that_does_not_answer(sound: Wish, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examination, "ANSWER_LIMIT_S", 0.3)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"https://127.0.0.1:{silent.getsockname()[1]}/benchmarks.git"
+        fail = told(examine(with_(sound, upstream=address), nvml=NO_DRIVER), "fail")
+    assert f"upstream can't be reached at {address}" in fail and "no answer within 0.3 s" in fail
 
 
 def test_a_damaged_checkout(sound: Wish) -> None:

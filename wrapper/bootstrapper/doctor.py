@@ -76,10 +76,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     uv: str | Trouble | None = None
     pythons: tuple[Interpreter, ...] | Trouble | None = None
     upstream: str | Trouble | None = None
-    release: Release | Trouble
-    environment: str | Trouble
+    release: Release | Trouble | None = None
+    environment: str | Trouble | None = None
     """Where the release's environment is or will be, in words."""
-    to_be_made: bool
+    to_be_made: bool = False
     """Whether the environment has still to be made."""
     given: bool = False
     """Whether the user named the interpreter: its TensorFlow may be built otherwise than the release's own package."""
@@ -129,8 +129,8 @@ def _pythons(pythons: tuple[Interpreter, ...] | Trouble | None) -> str | Trouble
 
 def _release(facts: Facts) -> Iterator[Finding]:
     release = facts.release
-    if isinstance(release, Trouble):
-        yield Finding(status="fail", subject="release", text=release.what, remedy=release.remedy)
+    if not isinstance(release, Release):
+        yield from _probe("release", release)
         return
     parts = [f"TensorFlow {release.tensorflow} for the {facts.package.upper()}", f"Python {' or '.join(release.python)}"]
     if facts.package == "gpu":

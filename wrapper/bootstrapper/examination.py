@@ -55,12 +55,6 @@ def examine(wish: Wish, *, deep: bool = False, nvml: Any = None) -> tuple[Findin
     found = tuple(_find_tensorflows(wish, known))
     release = _attempt(lambda: _release(wish, known, facts, found))
     environment, made = _environment(wish, release, facts.package, lambda: known)
-    if isinstance(release, Release):
-        at = look_at_upstream
-        commit = release.upstream_commit
-        upstream = _attempt(lambda: at(commit, address=wish.upstream, vendor=wish.vendor, limit_s=ANSWER_LIMIT_S))
-    else:
-        upstream = None
     found = tuple(msgspec.structs.replace(one, used=one.used or one.place == made) for one in found)
     if deep:
         found = tuple(_import(one, "cpu" if facts.device == "cpu" or not facts.gpus else "gpu") for one in found)
@@ -69,7 +63,7 @@ def examine(wish: Wish, *, deep: bool = False, nvml: Any = None) -> tuple[Findin
             facts,
             uv=uv,
             pythons=pythons if isinstance(uv, str) else None,
-            upstream=upstream,
+            upstream=_upstream(wish, release) if isinstance(release, Release) else None,
             release=release,
             environment=environment,
             to_be_made=made is None,
@@ -135,9 +129,6 @@ def _machine(wish: Wish, nvml: Any) -> Facts:
         device=device,
         package="gpu" if gpus and device != "cpu" else "cpu",
         git=_attempt(lambda: git_version(wish.vendor)),
-        release=Trouble("", ""),
-        environment="",
-        to_be_made=False,
         given=bool(wish.python),
         unproven_device=wish.unproven_device,
         vendor=str(wish.vendor),
@@ -166,6 +157,10 @@ def _release(wish: Wish, pythons: tuple[Interpreter, ...], facts: Facts, found: 
         return resolve_release(wish.tensorflow, load_releases())
     gpus = [state.gpu for state in facts.gpus] if facts.package == "gpu" else []
     return newest_fitting(pythons, gpus, facts.cuda_served)[0]
+
+
+def _upstream(wish: Wish, release: Release) -> str | Trouble:
+    return _attempt(lambda: look_at_upstream(release.upstream_commit, address=wish.upstream, vendor=wish.vendor, limit_s=ANSWER_LIMIT_S))
 
 
 def _environment(
