@@ -80,6 +80,23 @@ def test_newer_format_asks_for_an_upgrade(tmp_path: Path, make_session: Any) -> 
         read_session(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("part", "key", "value"),
+    [
+        ("host", "gpus", ["x"]),
+        ("host", "gpus", {"a": 1}),
+        ("host", "gpus", 3),
+        ("environment", "packages", ["numpy"]),
+        ("environment", "packages", {"numpy": 1}),
+    ],
+)
+def test_a_part_of_another_shape_is_named(tmp_path: Path, make_session: Any, part: str, key: str, value: object) -> None:
+    session = make_session()
+    write_session(tmp_path, make_session(**{part: getattr(session, part) | {key: value}}))
+    with pytest.raises(FatalError, match=rf"session\.json is damaged .*{key}"):
+        read_session(tmp_path)
+
+
 @pytest.mark.parametrize("content", ["", "{", '{"format": 1}', '{"format": "1"}', "[]", "\x00\x00"])
 def test_damaged_session_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "session.json").write_text(content, encoding="utf-8")

@@ -135,7 +135,10 @@ def read_session(directory: Path) -> Session:
             raise FatalError(
                 f"{path} has format {made_by}; this version reads format {FORMAT}: it was made by a newer version", "Upgrade this program"
             )
-        return msgspec.json.decode(data, type=Session)
+        session = msgspec.json.decode(data, type=Session)
+        msgspec.convert(session.host, _Host)
+        msgspec.convert(session.environment, _Environment)
+        return session
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise FatalError(f"{path} is damaged ({error})", "Restore it from a copy; the sweep can't be reported or resumed without it") from error
 
@@ -211,6 +214,18 @@ def check_resumable(old: Session, new: Session) -> tuple[str, ...]:
 
 class _Format(msgspec.Struct):
     format: int
+
+
+class _Host(msgspec.Struct):
+    """The parts of a host that are not a single fact."""
+
+    gpus: list[dict[str, Any]] | None = None
+
+
+class _Environment(msgspec.Struct):
+    """The parts of an environment that are not a single fact."""
+
+    packages: dict[str, str] | None = None
 
 
 def _name_parts(session: Session) -> list[str]:
