@@ -259,6 +259,9 @@ def test_a_second_sweep_is_refused_and_a_killed_one_resumed(product: Product, ru
     assert f"process {running.process.pid}," in second.stderr and str(running.reports) in second.stderr
     assert len(second.stderr.splitlines()) == 1
     assert not (tmp_path / "second").exists() and not (tmp_path / "second.spy").exists()
+    for mistake in (("--models", "resnet5=1"), ("--data-dir", str(tmp_path / "absent")), ("--tensorflow", "1.99.0")):
+        mistaken = product.run(*product.sweep(tmp_path / "second", "--models", "trivial=2", *mistake))
+        assert mistaken.returncode == 2 and "another sweep" not in mistaken.stderr, mistaken.stderr
 
     running.process.kill()
     running.process.communicate()
@@ -403,6 +406,7 @@ def test_a_dry_run_makes_nothing_where_nothing_is(product: Product, tmp_path: Pa
     done = product.run("run", *what, "--models", "trivial=1", "--dry-run", *places)
     assert done.returncode == 0, done.stderr
     assert "--model=trivial" in done.stdout
+    assert re.search(rf"^environment: (demo|to be made), Python {sys.version_info.major}\.{sys.version_info.minor}\.\d+, ", done.stdout, re.MULTILINE)
     assert list(tmp_path.iterdir()) == []
 
 
