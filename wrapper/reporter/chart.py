@@ -45,7 +45,7 @@ def picture(trials: Sequence[Trial], report: Report) -> str:
     common = report.headline.common
     conditions = ", ".join(common[name] for name in ("Mode", "Devices", "Precision") if name in common)
     drawn = bars(trials, report)
-    key = "Tick: mean of the repeats (dots); line: its 95 % interval. Logarithmic." if _is_wide(drawn) else _BAR_KEY
+    key = "Tick: mean of the repeats (dots); line: its 95 % interval. Logarithmic." if lowest(drawn) else _BAR_KEY
     return draw(drawn, title=report.title, subtitle=[line for line in (report.notice, conditions, key, report.unfinished) if line])
 
 
@@ -81,8 +81,8 @@ def draw(bars: Sequence[Bar], *, title: str, subtitle: Sequence[str]) -> str:
     more = f"The first {len(shown)} of {len(bars)} cases; all are in results.csv." if len(bars) > len(shown) else ""
     end = 1.08 * longest(shown)
     base = alt.Chart().encode(y=alt.Y("row:O", axis=None))
-    wide = _is_wide(shown)
-    low = 0.5 * min(bar.mean for bar in shown if bar.mean) if wide else 0.0
+    low = lowest(shown)
+    wide = low > 0
     scale = alt.Scale(domain=[low, end], nice=False, type="log" if wide else "linear")
     x = alt.X("mean:Q", title="images/sec", scale=scale, axis=alt.Axis(tickCount=5, format="~r"))
     marks = {True: base.mark_tick(thickness=4, size=18, yOffset=8, color="#6baed6"), False: base.mark_bar(height=14, yOffset=8, color="#9ecae1")}
@@ -120,9 +120,10 @@ def longest(bars: Sequence[Bar]) -> float:
     return max(largest, *(min(bar.mean + bar.ci95, 1.3 * largest) for bar in bars if bar.mean and bar.ci95), 0.0)
 
 
-def _is_wide(bars: Sequence[Bar]) -> bool:
+def lowest(bars: Sequence[Bar]) -> float:
+    """Where the scale begins: at zero, or above it where it has to be logarithmic (see `WIDE`)."""
     means = [bar.mean for bar in bars if bar.mean]
-    return bool(means) and max(means) > WIDE * min(means)
+    return 0.5 * min(means) if means and max(means) > WIDE * min(means) else 0.0
 
 
 def _row(number: int, bar: Bar, low: float, end: float) -> dict[str, Any]:

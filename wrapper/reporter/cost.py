@@ -24,6 +24,8 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     headers: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     assumptions: tuple[str, ...]
+    priced: bool = True
+    """False where no price was given, and it is a table of energy alone."""
 
 
 def cost(
@@ -64,7 +66,9 @@ def cost(
             cells += [_text(1 / energy) if energy else "–"] if joules else []
             cells += [_text(1e6 * energy * kwh / _JOULES_PER_KWH) if energy else "–"] if kwh and joules else []
             rows.append((report.labels[summary.case], *cells))
-    return Cost(headers=("Case", *headers), rows=tuple(rows), assumptions=_assumptions(price, kwh, per_hour, bool(joules)))
+    return Cost(
+        headers=("Case", *headers), rows=tuple(rows), assumptions=_assumptions(price, kwh, per_hour, bool(joules)), priced=any((price, kwh, per_hour))
+    )
 
 
 def _text(value: float) -> str:

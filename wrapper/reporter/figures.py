@@ -45,7 +45,10 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
         return round(self.start + (self.end - self.start) * min(max(share, 0.0), 1.0), 1)
 
     def ticks(self, about: int) -> list[float]:
-        """Round numbers (1, 2 or 5 times a power of ten apart) on the scale, roughly so many."""
+        """Round numbers on the scale: 1, 2 or 5 times a power of ten apart, roughly so many; on a logarithmic one, 1, 2 and 5 times each power."""
+        if self.log2:
+            powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+            return [value for power in powers for factor in (1, 2, 5) if self.low <= (value := factor * 10.0**power) <= self.high]
         rough = (self.high - self.low) / about
         if not rough > 0:
             return [self.low]

@@ -203,7 +203,7 @@ def _judge(case: Case, output: Output, stderr: StderrSummary) -> tuple[Judgement
         output=output,
         stderr=stderr,
         # Without standard error there is no proof of a GPU; that is noted, and no reason to refuse unless something speaks against it.
-        seen_on_devices=None if _LACKS & stderr.hits.keys() else frozenset(range(case.devices)),
+        seen_on_devices=None if case.device == "cpu" or _LACKS & stderr.hits.keys() else frozenset(range(case.devices)),
     )
     # In upstream 1.5 several workers multiply the total by their number once too often (mended in f68d785).
     if ranks > 1 and (wrong := [warning.detail for warning in judgement.warnings if warning.kind == "clock_disagrees"]):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wrapper.reporter.analysis import failure, figure
-from wrapper.reporter.chart import MOST_BARS, bars, longest
+from wrapper.reporter.chart import MOST_BARS, bars, longest, lowest
 from wrapper.reporter.comparison import Comparison, headline_tables
 from wrapper.reporter.content import Report
 from wrapper.reporter.cost import Cost
@@ -64,7 +64,7 @@ def report_html(
         verified=bool(session.release.get("verified")),
         common=list(report.headline.common.items()),
         bars=shown,
-        bar_scale=Scale(low=0, high=1.05 * longest(shown), start=0, end=WIDTH),
+        bar_scale=Scale(low=lowest(shown), high=1.05 * longest(shown), start=0, end=WIDTH, log2=lowest(shown) > 0),
         figures=[*batch_figures(report), *scaling_figures(report)],
         over_time=_over_time(trials, report, series or {}),
         note_time=f"Shown are the first {TRIALS_READ} trials; the readings of all are in logs/." if len(series or ()) >= TRIALS_READ else "",
