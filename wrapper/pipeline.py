@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from wrapper.batch_search import BatchSearch, SearchBench, resolve, search
+from wrapper.bootstrapper.examination import check_machine
 from wrapper.bootstrapper.host import read_host
 from wrapper.bootstrapper.setup import Setup, Wish, choose, foresee, prepare
 from wrapper.errors import EXIT_INVALID_TRIALS, EXIT_OK, Interrupted
@@ -46,6 +47,7 @@ def run_sweep(request: Request, watch: Watch) -> tuple[Path, Report]:
     with one_sweep_at_a_time(str(request.resume or request.reports)):
         choice = choose(wish, watch.say)
         sweep, cases = list_cases(request, sweep, choice, watch)
+        check_machine(wish, choice, watch.say)
         setup = prepare(choice, wish, watch.say)
         check_flags(cases, setup.checkout.script)
         if not wish.unproven_device:
@@ -100,6 +102,7 @@ def find_batch_sizes(request: Request, watch: Watch) -> tuple[BatchSearch, ...]:
     with one_sweep_at_a_time(str(request.reports)):
         choice = choose(wish, watch.say)
         sweep, cases = list_cases(request, sweep, choice, watch)
+        check_machine(wish, choice, watch.say)
         setup = prepare(choice, wish, watch.say)
         check_devices(cases, setup.environment)
         host = read_host(wish.vendor)
