@@ -365,6 +365,18 @@ def test_exit_code(exit_code: int, verdict: str, word: str) -> None:
     assert [warning.kind for warning in judgement.warnings] == ["unclean_exit"]
 
 
+@pytest.mark.parametrize(("asked", "printed"), [("lenet", b"lenet5"), ("nasnetlarge", b"nasnet")])
+def test_a_model_may_print_another_name_than_its_own(asked: str, printed: bytes) -> None:
+    stdout = RUN.replace(b"resnet50", printed)
+    assert decide(stdout, case=msgspec.structs.replace(CASE, model=asked)).verdict == "ok"
+    assert decide(stdout, case=msgspec.structs.replace(CASE, model="trivial")).verdict == "disagrees"
+
+
+@pytest.mark.parametrize(("ended_by", "verdict"), [("timeout", "timed_out"), ("interrupt", "interrupted")])
+def test_ended_by_the_wrapper_before_the_exit_code_was_there(ended_by: str, verdict: str) -> None:
+    assert decide(b"", exit_code=None, ended_by=ended_by).verdict == verdict
+
+
 def test_ended_by_the_wrapper() -> None:
     part = RUN[: RUN.index(b"20\t")]
     judgement = decide(part, exit_code=-15, ended_by="timeout")

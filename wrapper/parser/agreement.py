@@ -15,6 +15,8 @@ from wrapper.runner.sweep import Case
 _DEVICE = re.compile(r"'[^']*?(cpu|gpu):\d+'", re.IGNORECASE)
 # 1.5 to 1.11 print "forward-only", 1.12 "BenchmarkMode.FORWARD_ONLY", 1.13 and later "forward only".
 _MODES = {"train": "training", "eval": "evaluation"}
+# Models that print another name than the one that `--model` takes (models/lenet_model.py, models/nasnet_model.py).
+_PRINTED_NAMES = {"lenet": "lenet5", "nasnetlarge": "nasnet"}
 
 
 class Disagreement(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +46,7 @@ def disagreements(case: Case, output: Output, release_minor: str | None = None) 
     printed_devices = tuple(kind.lower() for kind in _DEVICE.findall(header.get("Devices", "")))
     pairs = [
         ("TensorFlow", release_minor or header.get("TensorFlow"), header.get("TensorFlow")),
-        ("Model", case.model, header.get("Model", "nothing")),
+        ("Model", case.model, _model(case.model, header.get("Model", "nothing"))),
         ("Mode", case.mode, _mode(header.get("Mode", "nothing"))),
         ("Batch size per device", str(case.batch_size), header.get("Batch size per device", "nothing")),
         ("Batch size global", str(case.global_batch_size), header.get("Batch size global", "nothing")),
@@ -67,6 +69,10 @@ def prints_number_of_steps(output: Output) -> bool:
 
 def last_step(output: Output) -> Step | None:
     return output.steps[-1] if output.steps else None
+
+
+def _model(asked: str, printed: str) -> str:
+    return asked if printed == _PRINTED_NAMES.get(asked) else printed
 
 
 def _mode(printed: str) -> str:

@@ -68,12 +68,12 @@ def explain(execution: Execution, output: Output, stderr: StderrSummary) -> tupl
     Returns:
         verdict and reason; None where the process ended by itself with exit code 0.
     """
-    if execution.exit_code is None or execution.error:
-        return "failed", execution.error or "the process could not be started"
     if execution.ended_by == "timeout":
         return "timed_out", f"not finished after {execution.seconds:.0f} s, stage reached: {output.stage}{_last_step(output)}"
     if execution.ended_by == "interrupt":
         return "interrupted", f"stopped at stage: {output.stage}{_last_step(output)}"
+    if execution.exit_code is None or execution.error:
+        return "failed", execution.error or "the process could not be started"
     if execution.exit_code == 0:
         return None
     return _explain_exit(execution.exit_code, stderr)
