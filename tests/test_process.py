@@ -247,6 +247,17 @@ def test_a_killed_wrapper_loses_nothing_printed_and_its_child_ends_at_the_next_p
     assert len(stamps(tmp_path)) >= 10
 
 
+@posix
+def test_a_child_of_many_threads_and_much_memory_is_collected_when_it_is_ended(tmp_path: Path) -> None:
+    # its leader can't be collected before the last of its threads has ended, and giving back the memory takes that long
+    busy = "import threading, time\nkept = bytearray(600 << 20)\nkept[::4096] = b'x' * len(kept[::4096])\n"
+    busy += "def work():\n    while True: kept.count(b'y', 0, 200 << 20)\n"
+    busy += "for _ in range(8): threading.Thread(target=work).start()\n"
+    for _ in range(3):
+        execution = run(tmp_path, python(busy), time_limit_s=1.5)
+        assert (execution.exit_code, execution.ended_by, execution.error) == (-signal.SIGTERM, "timeout", None)
+
+
 def test_it_works_in_another_thread(tmp_path: Path) -> None:
     results: list[Execution] = []
     thread = threading.Thread(target=lambda: results.append(run(tmp_path, fake("hang"), time_limit_s=0.5)))

@@ -27,7 +27,7 @@ import msgspec
 import psutil
 
 from wrapper.errors import FatalError
-from wrapper.process_tree import MARK, ProcessTree
+from wrapper.process_tree import KILL_S, MARK, ProcessTree
 from wrapper.stamped_log import StampedLog
 
 SETTLE_S = 0.5
@@ -216,6 +216,9 @@ def _execute(
             leftovers = _settle(tree, log)
     finally:
         survivors = tree.end()
+        # the leader of a child with many threads is a zombie for some time before it can be collected
+        with suppress(subprocess.TimeoutExpired):
+            tree.child.wait(KILL_S)
     seconds = (end if ended_by == "exit" else time.monotonic()) - start
     return Execution(
         exit_code=tree.child.poll(), started=started, seconds=seconds, ended_by=ended_by, leftovers=leftovers, error=_complaint(survivors, log)

@@ -100,7 +100,7 @@ def _run(trials: Iterable[PlannedTrial], retry: tuple[int, ...], bench: Bench, w
         done.add(planned.index)
         longest[planned.case] = max(trial.execution.seconds, longest.get(planned.case, 0.0))
         watch.trial_ended(trial)
-        if trial.judgement.verdict == "interrupted":
+        if trial.execution.ended_by == "interrupt" or trial.judgement.verdict == "interrupted":
             return True
     return False
 
@@ -122,7 +122,7 @@ def _cost(planned: PlannedTrial, pilot: Bench, watch: Watch, total: int) -> Cost
     watch.trial_started(planned, planned.index - 1, total)
     trial = measure(planned, pilot, watch.line)
     watch.trial_ended(trial)
-    if trial.judgement.verdict == "interrupted":
+    if trial.execution.ended_by == "interrupt" or trial.judgement.verdict == "interrupted":
         raise Interrupted("interrupted while planning for the budget; nothing was measured yet")
     if trial.judgement.images_per_sec is None:
         return None
