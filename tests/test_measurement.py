@@ -146,6 +146,16 @@ def test_another_speed_than_the_clock_saw_is_no_figure(bench: Bench, monkeypatch
     assert (judgement.verdict, judgement.images_per_sec) == ("bogus_total", None)
 
 
+def test_a_speed_that_one_step_line_alone_tells_nothing_about_is_held_against_the_time_that_the_loop_took(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_TOTALS", "9999999.00")
+    monkeypatch.setenv("FAKE_STEP_S", "0.05")
+    trial = trial_of(bench, flags=(("display_every", "100"),))
+    assert [step.step for step in trial.steps] == [1] and trial.telemetry["clock"] is None
+    assert (trial.judgement.verdict, trial.judgement.images_per_sec) == ("bogus_total", None)
+
+
 def test_another_release_than_asked_for_is_no_figure(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_TENSORFLOW", "2.4")
     judgement = trial_of(bench).judgement

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import time
-from array import array
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,8 @@ import msgspec
 
 from wrapper.bootstrapper.host import Gpu
 from wrapper.bootstrapper.setup import Setup
-from wrapper.parser.clock import Clock, read_stamps, window_throughput
-from wrapper.parser.output import Event, Output, parse_file, read_line
+from wrapper.parser.clock import Clock, read_stamps, timed_window, window_throughput
+from wrapper.parser.output import Event, parse_file, read_line
 from wrapper.parser.stderr import read_stderr
 from wrapper.parser.verdict import Warning, judge
 from wrapper.reporter.store import Trial
@@ -70,6 +69,7 @@ def measure(planned: PlannedTrial, bench: Bench, on_event: Callable[[Event, floa
     output = parse_file(log)
     stamps = read_stamps(log.with_suffix(".times.csv"))
     clock = window_throughput(output.steps, stamps, planned.case.global_batch_size)
+    window = timed_window(output, stamps)
     judgement = judge(
         case=planned.case,
         execution=execution,
@@ -78,8 +78,8 @@ def measure(planned: PlannedTrial, bench: Bench, on_event: Callable[[Event, floa
         release_minor=None if setup.environment.kind == "demo" else ".".join(setup.release.tensorflow.split(".")[:2]),
         seen_on_devices=frozenset(sampled.seen_on) if sampled.evidence else None,
         clock=clock,
+        window=window,
     )
-    window = _timed_window(output, stamps)
     readings = _readings(sampled, clock)
     warnings = []
     if window and bench.telemetry:
@@ -113,13 +113,6 @@ def _readings(sampled: Sampled, clock: Clock | None) -> dict[str, Any]:
         "sampler": msgspec.to_builtins(sampled),
         "clock": msgspec.to_builtins(clock),
     }
-
-
-def _timed_window(output: Output, stamps: array[float]) -> tuple[float, float] | None:
-    """From the step header, which upstream prints just before it starts its clock, to the total; seconds since the start of the child."""
-    if output.step_header_line is None or not output.total_lines or output.total_lines[0] > len(stamps):
-        return None
-    return stamps[output.step_header_line - 1], stamps[output.total_lines[0] - 1]
 
 
 def _sha256(path: Path) -> str:

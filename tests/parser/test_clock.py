@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from test_verdict import CASE, RUN, TWO_GPUS
 
-from wrapper.parser.clock import Clock, Window, disagreement, drift, read_stamps, window_throughput
+from wrapper.parser.clock import Clock, Window, disagreement, drift, read_stamps, timed_window, window_throughput
 from wrapper.parser.line import Step
 from wrapper.parser.output import parse
 from wrapper.parser.stderr import summarise_stderr
@@ -47,6 +47,15 @@ def test_fast_steps_share_a_window() -> None:
 )
 def test_stamps_that_cannot_tell(numbers: tuple[int, ...], seconds: list[float]) -> None:
     assert window_throughput(steps(*numbers), seconds, 64) is None
+
+
+def test_the_timed_window_is_from_the_step_header_to_the_total() -> None:
+    output = parse([RUN])
+    assert output.step_header_line is not None
+    stamps = [line / 10 for line in range(1, output.lines + 1)]
+    assert timed_window(output, stamps) == (output.step_header_line / 10, output.total_lines[0] / 10)
+    assert timed_window(output, stamps[: output.total_lines[0] - 1]) is None
+    assert timed_window(parse([RUN[: RUN.index(b"---")]]), stamps) is None
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,7 @@ def decide(
     error: str | None = None,
     seen: frozenset[int] | None = None,
     clock: Clock | None = None,
+    window: tuple[float, float] | None = None,
 ) -> Judgement:
     execution = Execution(exit_code=exit_code, started="2026-01-01T00:00:00Z", seconds=12.0, ended_by=ended_by, error=error)
     return judge(
@@ -101,6 +102,7 @@ def decide(
         release_minor="1.15",
         seen_on_devices=seen,
         clock=clock,
+        window=window,
     )
 
 
@@ -363,6 +365,31 @@ def test_exit_code(exit_code: int, verdict: str, word: str) -> None:
     judgement = decide(exit_code=exit_code)
     assert (judgement.verdict, judgement.images_per_sec) == ("ok", 600.84)
     assert [warning.kind for warning in judgement.warnings] == ["unclean_exit"]
+
+
+def test_a_total_whose_steps_do_not_begin_with_the_first_is_bogus() -> None:
+    late = RUN[: RUN.index(b"1\timages")] + RUN[RUN.index(b"10\timages") :]
+    judgement = decide(late)
+    assert (judgement.verdict, judgement.images_per_sec) == ("bogus_total", None)
+    assert "begin with step 10 instead of 1" in judgement.reason
+    polled = late.replace(b"Num batches: 20\n", b"")  # upstream 1.5, which may miss it
+    assert decide(polled).verdict == "ok"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "verdict"),
+    [
+        (0.001, "ok"),  # all in one piece tells nothing
+        (4.3, "ok"),  # 20 steps of 128 at 600.84 images/sec take 4.26 s
+        (8.7, "ok"),
+        (9.0, "bogus_total"),
+    ],
+)
+def test_a_total_of_far_less_time_than_the_loop_took_is_bogus(seconds: float, verdict: str) -> None:
+    judgement = decide(window=(3.0, 3.0 + seconds))
+    assert judgement.verdict == verdict
+    assert (judgement.images_per_sec is None) == (verdict != "ok")
+    assert verdict == "ok" or "the loop took 8.70 s at least: 294.25 images/sec at most" in judgement.reason
 
 
 @pytest.mark.parametrize(("asked", "printed"), [("lenet", b"lenet5"), ("nasnetlarge", b"nasnet")])

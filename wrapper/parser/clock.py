@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from wrapper.parser.line import Step
+from wrapper.parser.output import Output
 
 STAMP_S = 0.05
 """How late a line's stamp may be on a busy machine: it is taken where the line arrives, not where it is printed."""
@@ -86,6 +87,21 @@ def window_throughput(steps: Sequence[Step], seconds: Sequence[float], global_ba
         resolution=2 * STAMP_S / duration,
         windows=tuple(_windows(steps, seconds, global_batch_size)),
     )
+
+
+def timed_window(output: Output, stamps: Sequence[float]) -> tuple[float, float] | None:
+    """When the timed loop ran, as its surroundings bound it: from the step header, which upstream prints just before it starts its clock, to the total.
+
+    Args:
+        output: what one process printed.
+        stamps: when each line of it came, in seconds since the start of the child; that of line n at index n - 1.
+
+    Returns:
+        start and end in seconds since the start of the child; None where a line is missing or has no stamp.
+    """
+    if output.step_header_line is None or not output.total_lines or max(output.step_header_line, output.total_lines[0]) > len(stamps):
+        return None
+    return stamps[output.step_header_line - 1], stamps[output.total_lines[0] - 1]
 
 
 def disagreement(clock: Clock, total: float, *, steps: int, tolerance: float) -> float | None:

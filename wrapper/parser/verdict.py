@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from wrapper.parser.agreement import disagreements, last_step, prints_number_of_steps
-from wrapper.parser.clock import Clock, disagreement, drift
+from wrapper.parser.clock import STAMP_S, Clock, disagreement, drift
 from wrapper.parser.failure import error_text, explain, how_it_ended
 from wrapper.parser.line import readable
 from wrapper.parser.output import Output
@@ -30,7 +30,7 @@ BOGUS_RATIO = 2.0
 SEEN_FROM_S = 3.0
 """Seconds of steps in which NVML, read five times a second, can't have missed a GPU's work."""
 POLL_S = 0.25
-"""Upstream 1.5 watches the global step in intervals of this length, and takes its total from them."""
+"""Upstream watches the global step in intervals of this length; 1.5 takes its total from them."""
 COARSE = 0.01
 
 
@@ -70,6 +70,7 @@ def judge(
     release_minor: str | None = None,
     seen_on_devices: frozenset[int] | None = None,
     clock: Clock | None = None,
+    window: tuple[float, float] | None = None,
 ) -> Judgement:
     """Decide on a single-process trial.
 
@@ -79,6 +80,7 @@ def judge(
         release_minor: TensorFlow's release as "major.minor", to hold against the header; None where it is not known.
         seen_on_devices: GPUs on which NVML saw the process tree compute; None where that was not sampled.
         clock: throughput by the stamps of the step lines; None where there are none.
+        window: start and end of the timed loop in seconds, see `timed_window`; None where that is not known.
 
     Returns:
         "ok" with the figure in images/sec and its warnings, or another key of `REMEDIES` with the line or reading that decided.
@@ -90,7 +92,7 @@ def judge(
     elif execution.error:
         problem = "failed", execution.error
     else:
-        problem = _doubt(case, output, stderr, release_minor, seen_on_devices, clock)
+        problem = _doubt(case, output, stderr, release_minor, seen_on_devices, clock) or _window_problem(case, output, window)
     if problem:
         return _refused(case, *problem, output, stderr)
     return Judgement(
@@ -130,6 +132,9 @@ def _total_problem(output: Output) -> tuple[str, str] | None:
         return "bogus_total", f"total images/sec: {total:.2f} without a header block"
     if output.step_header_line is None or output.step_header_line > line or not output.steps:
         return "bogus_total", f"total images/sec: {total:.2f} without step lines before it: the timed loop did not run as asked"
+    # Upstream shows step 1 whatever `--display_every` says; 1.5 polls, and may miss it.
+    if prints_number_of_steps(output) and output.steps[0].step != 1:
+        return "bogus_total", f"total images/sec: {total:.2f}, but the step lines begin with step {output.steps[0].step} instead of 1"
     return None
 
 
@@ -189,6 +194,17 @@ def _clock_problem(case: Case, output: Output, clock: Clock | None) -> tuple[str
     if clock is None or ratio is None or ratio < 1:
         return None
     return "bogus_total", f"total {output.totals[0]:.2f} images/sec, but the step lines came at {clock.images_per_sec:.2f} images/sec"
+
+
+def _window_problem(case: Case, output: Output, window: tuple[float, float] | None) -> tuple[str, str] | None:
+    """Whether upstream's clock ran for less than half of the time in which nothing but the loop ran; also tells where one step line alone came."""
+    if window is None or not prints_number_of_steps(output):
+        return None
+    total, images = output.totals[0], case.steps * case.global_batch_size
+    loop_s = window[1] - window[0] - STAMP_S - POLL_S  # after the loop upstream may poll once more for the last step
+    if loop_s <= 0 or total * loop_s <= BOGUS_RATIO * images:
+        return None
+    return "bogus_total", f"total {total:.2f} images/sec, but the loop took {loop_s:.2f} s at least: {images / loop_s:.2f} images/sec at most"
 
 
 def _clock_warnings(case: Case, output: Output, clock: Clock | None) -> Iterator[Warning]:

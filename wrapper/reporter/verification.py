@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from wrapper.parser.clock import read_stamps, window_throughput
+from wrapper.parser.clock import read_stamps, timed_window, window_throughput
 from wrapper.parser.line import KEPT_CHARACTERS, readable
 from wrapper.parser.output import parse_file
 from wrapper.parser.stderr import read_stderr
@@ -108,7 +108,8 @@ def _from_logs(directory: Path, session: Session, trial: Trial) -> Trial | str:
     seen_on = trial.telemetry.get("seen_on")
     try:
         output = parse_file(_file(directory, trial.log))
-        clock = window_throughput(output.steps, read_stamps(_file(directory, f"{stem}.times.csv")), trial.case.global_batch_size)
+        stamps = read_stamps(_file(directory, f"{stem}.times.csv"))
+        clock = window_throughput(output.steps, stamps, trial.case.global_batch_size)
         judgement = judge(
             case=trial.case,
             execution=trial.execution,
@@ -117,6 +118,7 @@ def _from_logs(directory: Path, session: Session, trial: Trial) -> Trial | str:
             release_minor=None if session.demo else ".".join(str(session.release.get("tensorflow", "")).split(".")[:2]),
             seen_on_devices=frozenset(seen_on) if isinstance(seen_on, list) else None,
             clock=clock,
+            window=timed_window(output, stamps),
         )
     except (OSError, ValueError, ArithmeticError, TypeError) as error:  # also a record that says nonsense, such as a case of 0 steps
         return readable(f"can't be read: {error}")
