@@ -9,7 +9,6 @@ import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +29,7 @@ HELP_BUDGET_S = 0.4
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Commands that run in this process: in sight of no other sweep of this machine, and with the signal handlers put back."""
     (tmp_path / "tmp").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setattr("wrapper.runner.lock.FOLDER", tmp_path / "tmp" / "tfcnn")
     before = {number: signal.getsignal(number) for number in signal.valid_signals()}
     yield
     for number, handler in before.items():
@@ -54,6 +53,9 @@ REFUSED = {
     "a case twice": (["run", "--models", "trivial=2,trivial=2"], "models.trivial: [2, 2]"),
     "a number of devices twice": (["run", "--models", "trivial=2", "--devices", "1,1"], "devices: [1, 1]"),
     "an empty list of models": (["run", "--models", ""], "--models"),
+    "a model without a name": (["run", "--models", ","], "name is missing"),
+    "a batch size of 5,000 digits": (["run", "--models", "trivial=" + "9" * 5000], "--models trivial"),
+    "a batch size of 4,000 digits": (["run", "--models", "trivial=" + "9" * 4000], "models.trivial"),
     "no repeats": (["run", "--repeats", "0"], "repeats: 0"),
     "negative steps": (["run", "--steps", "-5"], "steps: -5"),
     "devices that are no number": (["run", "--devices", "two"], "'two'"),
@@ -93,6 +95,24 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_fetched(
     assert not (tmp_path / "vendor").exists() and not (tmp_path / "reports").exists()
 
 
+@pytest.mark.parametrize("value", ["", " "])
+@pytest.mark.parametrize(
+    "option", ["--data-dir", "--python", "--tensorflow", "--reports", "--resume", "--vendor", "--upstream", "--sweep", "--models", "--as-published"]
+)
+def test_an_option_with_nothing_in_it_is_not_taken_for_one_left_out(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", option, value])
+    assert ended.value.code == 2
+    assert re.search(rf"argument {option}: nothing is given", capsys.readouterr().err)
+
+
+def test_help_names_no_default_that_a_sweep_may_change(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "timed steps of a trial (default: the sweep's)" in text and "before the timed ones (default: the sweep's)" in text
+
+
 FILES = {
     "an unknown key": ("models: {trivial: 32}\nrepeat: 3\n", "did you mean repeats?"),
     "a version without quotes": ("models: {trivial: 32}\ntensorflow: 1.10\n", 'tensorflow: "1.10"'),
@@ -104,8 +124,11 @@ FILES = {
     "a wrong entry of a list": ("models: {trivial: 32}\ndevices: [1, 0]\n", "devices[1]: 0"),
 }
 HOSTILE_FILES = {
-    "text that steers the terminal": ('models: {"\\e]0;owned\\a\\e[2J": 32}\n', "upstream has no model"),
-    "text of two lines": ('models: {"trivial\\nresnet": 32}\n', "upstream has no model"),
+    "a path that nothing can open": ('models: {trivial: 32}\ndata_dir: "a\\0b"\n', "data_dir: 'a\\x00b' holds"),
+    "a flag that is no text": ('models: {trivial: 32}\nflags: {num_intra_threads: "\\ud800"}\n', "flags.num_intra_threads: '\\ud800' holds"),
+    "aliases that multiply": ("a: &a [1, 1]\nb: &b [*a, *a]\nmodels: {trivial: *b}\n", "aliases are not read"),
+    "text that steers the terminal": ('models: {"\\e]0;owned\\a\\e[2J": 32}\n', "control character"),
+    "text of two lines": ('models: {"trivial\\nresnet": 32}\n', "control character"),
 }
 
 
