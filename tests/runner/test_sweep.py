@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from wrapper.errors import UsageError
 from wrapper.runner.batch_size import Fit
-from wrapper.runner.sweep import Sweep, check_sweep, load_models, load_sweep, parse_duration, shipped_sweeps
+from wrapper.runner.sweep import Sweep, check_sweep, load_models, load_sweep, shipped_sweeps
+from wrapper.runner.sweep_file import MAX_BYTES
+from wrapper.runner.units import parse_duration
 
 MODELS = load_models()
 GOOD: dict[str, Any] = {"models": {"resnet50": [64]}}
@@ -81,6 +83,38 @@ def test_a_mistake_is_refused_with_path_value_and_what_is_allowed(wrong: dict[st
     assert "\n" not in message
 
 
+@pytest.mark.parametrize("text", ["a\0b", "\ud800", "a\x1b[2Jb", "a\nb", "x" * 5000], ids=["NUL", "surrogate", "escape", "two lines", "long"])
+@pytest.mark.parametrize("key", ["data_dir", "name", "tensorflow", "flags", "models", "description"])
+def test_text_that_nothing_can_write_is_refused_wherever_it_stands(key: str, text: str) -> None:
+    wrong = GOOD | {key: {"num_intra_threads": text} if key in ("flags", "models") else text}
+    if (key, text) == ("description", "a\nb"):
+        assert check_sweep(wrong, models=MODELS).description == text
+        return
+    with pytest.raises(UsageError, match=rf"^{key}.*(control character|too long)") as error:
+        check_sweep(wrong, models=MODELS)
+    assert str(error.value).isprintable() and len(str(error.value)) < 250
+
+
+@pytest.mark.parametrize(
+    "value", [["x" * 4000] * 99, [[["x" * 99] * 9] * 99] * 9, {str(n): "x" for n in range(5000)}, {"x" * 4000: 1}, list(range(10**5))]
+)
+@pytest.mark.parametrize("key", ["steps", "devices", "precisions", "data_dir", "tensorflow", "models", "flags"])
+def test_a_message_stays_short_whatever_the_value(key: str, value: object) -> None:
+    wrong = GOOD | {key: {"resnet50": value} if key in ("flags", "models") else value}
+    with pytest.raises(UsageError) as error:
+        check_sweep(wrong, models=MODELS)
+    assert len(str(error.value)) < 400
+
+
+def test_more_trials_than_anyone_waits_for_are_refused_with_their_number() -> None:
+    sizes = list(range(1, 102))
+    assert check_sweep({"models": {"resnet50": sizes[:100]}, "repeats": 1000}, models=MODELS).repeats == 1000
+    with pytest.raises(UsageError, match="101000 trials"):
+        check_sweep({"models": {"resnet50": sizes}, "repeats": 1000}, models=MODELS)
+    with pytest.raises(UsageError, match="101000 trials"):
+        check_sweep({"models": {"resnet50": sizes}, "max_repeats": 1000, "until": 1}, models=MODELS)
+
+
 def test_a_single_value_stands_for_a_list_of_one() -> None:
     sweep = check_sweep({"models": {"resnet50": 64}, "devices": 2, "precisions": "fp16", "xla": True}, models=MODELS)
     assert (sweep.models, sweep.devices, sweep.precisions, sweep.xla) == ({"resnet50": (64,)}, (2,), ("fp16",), (True,))
@@ -115,6 +149,10 @@ def test_flags_go_over_the_file(tmp_path: Path) -> None:
         ("", "no keys"),
         ("a: !!python/object/apply:os.system ['true']\n", "not valid YAML"),
         ("[" * 5000, "not valid YAML"),
+        ("a0: &a0 [1, 1]\na1: &a1 [*a0, *a0]\nmodels: {trivial: *a1}\n", "aliases are not read"),
+        ("models: {trivial: " + "9" * 5000 + "}\n", "not valid YAML"),
+        ("models: {trivial: 0x" + "f" * 5000 + "}\n", "models.trivial: a whole number of 20000 bits is too large"),
+        ("# " + "x" * MAX_BYTES, "larger than"),
     ],
 )
 def test_a_file_that_is_not_a_sweep_is_refused_in_one_line(tmp_path: Path, text: str, message: str) -> None:
@@ -138,7 +176,7 @@ def test_durations(text: str, seconds: float) -> None:
 
 
 _VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters(), max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["resnet50", "x", "1"]) | st.integers(), inner, max_size=3),
     max_leaves=6,
 )

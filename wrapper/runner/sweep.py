@@ -12,10 +12,20 @@ import msgspec
 import yaml
 
 from wrapper.errors import UsageError
-from wrapper.runner.batch_size import BatchSizes, Wanted
+from wrapper.runner.batch_size import BatchSizes, Fit, Wanted
+from wrapper.runner.quoting import shown
+from wrapper.runner.sweep_file import read_sweep_file
+from wrapper.runner.units import parse_duration, parse_percent
 
 DATA = Path(__file__).parents[1] / "data"
 T = TypeVar("T")
+
+MAX_TRIALS = 100_000
+"""Far more than anyone waits for, and few enough to list."""
+MAX_TEXT = 4096
+"""Characters; the longest path that Linux takes."""
+MAX_KEY = 100
+_UNWRITABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,14 +155,10 @@ def load_sweep(name_or_path: str, overrides: Mapping[str, Any], *, data: Path = 
     """
     path = data / "sweeps" / f"{name_or_path}.yaml" if name_or_path in shipped_sweeps(data) else Path(name_or_path)
     try:
-        raw = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeyLoader)
+        raw = read_sweep_file(path)
     except OSError as error:
         known = ", ".join(shipped_sweeps(data))
-        raise UsageError(f"the sweep {name_or_path!r} can't be read ({error.strerror})", f"Name a file, or one of: {known}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{path} is not valid YAML ({' '.join(str(error).split())[:300]})", "Mend the file") from error
-    if not isinstance(raw, dict):
-        raise UsageError(f"{path} holds no keys", "A sweep file is a YAML mapping with at least the key 'models'")
+        raise UsageError(f"the sweep {shown(name_or_path)} can't be read ({error.strerror})", f"Name a file, or one of: {known}") from error
     merged = {"name": path.stem, **raw, **{key: value for key, value in overrides.items() if key != "models"}}
     if "models" in overrides:
         merged["models"] = _with_batch_sizes(overrides["models"], raw.get("models"), str(path))
@@ -169,9 +175,10 @@ def check_sweep(raw: Mapping[str, Any], *, models: Mapping[str, str | None]) -> 
     Raises:
         UsageError: with the key's path, the value and what is allowed.
     """
+    _check_values(raw, "")
     values = {str(key): value for key, value in raw.items()}
     if "tensorflow" in values and not isinstance(values["tensorflow"], str | None):
-        raise UsageError(f"tensorflow: {values['tensorflow']!r} is not text", 'Quote it: tensorflow: "1.10" (YAML reads 1.10 as the number 1.1)')
+        raise UsageError(f"tensorflow: {shown(values['tensorflow'])} is not text", 'Quote it: tensorflow: "1.10" (YAML reads 1.10 as the number 1.1)')
     for key in ("time_limit", "budget"):
         if isinstance(values.get(key), str):
             values[key] = parse_duration(values[key], key)
@@ -189,49 +196,30 @@ def check_sweep(raw: Mapping[str, Any], *, models: Mapping[str, str | None]) -> 
     for key, kind in kinds.items():
         for name, value in values[key].items() if isinstance(values.get(key), dict) else ():
             if not isinstance(name, str):
-                raise UsageError(f"{key}.{name!r}: a name must be text", "Quote it")
+                raise UsageError(f"{key}.{shown(name)}: a name must be text", "Quote it")
             if key == "models" and isinstance(value, dict) and set(value) != {"fit"}:
-                raise UsageError(f"models.{name}: {value!r}: not batch sizes", "Allowed: 64, [64, 32], max, or {fit: [64, 32]}")
+                raise UsageError(f"models.{name}: {shown(value)}: not batch sizes", "Allowed: 64, [64, 32], max, or {fit: [64, 32]}")
             _convert(value, kind, f"{key}.{name}")
     sweep = _convert(values, Sweep, "")
     _check_meaning(sweep, models)
     return msgspec.structs.replace(sweep, data_dir=str(Path(sweep.data_dir).resolve()) if sweep.data_dir else None)
 
 
-def parse_percent(text: str, key: str) -> float:
-    """1.0 from "1%" or "1".
-
-    Raises:
-        UsageError: for anything else.
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*%?", text.strip())
-    if not match:
-        raise UsageError(f"{key}: {text!r} is not a percentage", "Allowed: 1%, 0.5%")
-    return float(match[1])
-
-
-def parse_duration(text: str, key: str) -> float:
-    """Seconds from "90", "45s", "30m" or "2h".
-
-    Raises:
-        UsageError: for anything else.
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h|)", text.strip())
-    if not match:
-        raise UsageError(f"{key}: {text!r} is not a duration", "Allowed: a number of seconds, or 45s, 30m, 2h")
-    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
-
-
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """PyYAML's safe loader, which by itself lets a repeated key win in silence."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key_node, _ in node.value:
-            if isinstance(key_node, yaml.ScalarNode) and key_node.value in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"the key {key_node.value!r} stands twice", key_node.start_mark)
-            seen.add(str(key_node.value))
-        return super().construct_mapping(node, deep=deep)
+def _check_values(value: Any, path: str, longest: int = MAX_TEXT) -> None:
+    """Refuse what no later step could write: text that is not UTF-8 or steers a terminal, and numbers beyond 64 bits."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _check_values(key, path or "a key", MAX_KEY)
+            _check_values(inner, f"{path}.{key}".removeprefix("."))
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(value):
+            _check_values(inner, f"{path}[{index}]")
+    elif isinstance(value, str) and _UNWRITABLE.search(value.replace("\n", " ") if path == "description" else value):
+        raise UsageError(f"{path}: {shown(value)} holds a control character, or one that UTF-8 lacks", "Take it out")
+    elif isinstance(value, str) and len(value) > longest:
+        raise UsageError(f"{path}: {shown(value)} is too long", f"Allowed: at most {longest} characters")
+    elif isinstance(value, int) and abs(value) >= 2**63:
+        raise UsageError(f"{path}: {shown(value)} is too large", "Write a smaller number")
 
 
 def _with_batch_sizes(asked: Mapping[str, tuple[int, ...]], in_file: Any, path: str) -> dict[str, Any]:
@@ -265,6 +253,7 @@ def _convert(value: Any, kind: type[T], path: str) -> T:
 def _explain(message: str, value: Any, path: str) -> str:
     """msgspec's message ends in "- at `$.devices[0]`": put the path first, then the value that stands there, then what is allowed."""
     text, _, inner = message.partition(" - at `")
+    text = re.sub(r"(?<=Invalid enum value) .*", "", text)
     inner = inner.rstrip("`").removeprefix("$")
     unknown = re.search(r"unknown field `(.+)`", text)
     if unknown:
@@ -275,7 +264,7 @@ def _explain(message: str, value: Any, path: str) -> str:
         value = value[int(part)] if part.isdigit() else value[part]
     path = f"{path}{inner}".removeprefix(".")
     allowed = {"precisions": " (allowed: fp32, fp16)", "device": " (allowed: auto, cpu, gpu)"}.get(path.split("[")[0], "")
-    return f"{path or 'the sweep'}: {f'{value!r}: ' if path else ''}{text[:1].lower()}{text[1:]}{allowed}"
+    return f"{path or 'the sweep'}: {f'{shown(value)}: ' if path else ''}{text[:1].lower()}{text[1:]}{allowed}"
 
 
 def _check_meaning(sweep: Sweep, models: Mapping[str, str | None]) -> None:
@@ -287,13 +276,22 @@ def _check_meaning(sweep: Sweep, models: Mapping[str, str | None]) -> None:
     lists |= {f"models.{model}": sizes for model, sizes in sweep.models.items()}
     for key, values in lists.items():
         if isinstance(values, tuple) and len(set(values)) < len(values):
-            raise UsageError(f"{key}: {list(values)!r}: a value stands twice, and would be one case", "Use repeats to run a case more often")
+            raise UsageError(f"{key}: {shown(list(values))}: a value stands twice, and would be one case", "Use repeats to run a case more often")
     for name, value in sweep.flags.items():
         if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
             raise UsageError(f"flags.{name}: not a flag's name", "Write it as upstream does, without dashes: num_intra_threads")
         if name in OWN_FLAGS:
-            raise UsageError(f"flags.{name}: {value!r}: the sweep's key {OWN_FLAGS[name]} stands for this flag", f"Use {OWN_FLAGS[name]}")
+            raise UsageError(f"flags.{name}: {shown(value)}: the sweep's key {OWN_FLAGS[name]} stands for this flag", f"Use {OWN_FLAGS[name]}")
         if name in FOREIGN_FLAGS:
-            raise UsageError(f"flags.{name}: {value!r}: with it upstream's total means something else", "Leave it out")
+            raise UsageError(f"flags.{name}: {shown(value)}: with it upstream's total means something else", "Leave it out")
     if not re.fullmatch(r"[\w.-]{1,60}", sweep.name):
-        raise UsageError(f"name: {sweep.name!r}: it becomes a folder's name", "Allowed: letters, digits, '.', '_' and '-', at most 60")
+        raise UsageError(f"name: {shown(sweep.name)}: it becomes a folder's name", "Allowed: letters, digits, '.', '_' and '-', at most 60")
+    _check_extent(sweep)
+
+
+def _check_extent(sweep: Sweep) -> None:
+    sizes = sum(1 if wanted == "max" else len(wanted.fit if isinstance(wanted, Fit) else wanted) for wanted in sweep.models.values())
+    repeats = max(sweep.repeats, sweep.max_repeats) if sweep.until or sweep.budget else sweep.repeats
+    trials = sizes * len(sweep.devices) * len(sweep.xla) * len(sweep.precisions) * repeats
+    if trials > MAX_TRIALS:
+        raise UsageError(f"the sweep comes to {trials} trials", f"Allowed: at most {MAX_TRIALS}")
