@@ -267,10 +267,41 @@ def edit_deleted(checkout: Checkout) -> str:
 
 def edit_renamed(checkout: Checkout) -> str:
     git.Git(checkout.path).mv(SCRIPT, "moved.py")
-    return "moved.py"
+    return f"moved.py, {SCRIPT}"
 
 
-@pytest.mark.parametrize("edit", [edit_modified, edit_staged, edit_untracked, edit_deleted, edit_renamed])
+def edit_assumed_unchanged(checkout: Checkout) -> str:
+    git.Git(checkout.path).update_index("--assume-unchanged", SCRIPT)
+    return edit_modified(checkout)
+
+
+def edit_skipped_in_worktree(checkout: Checkout) -> str:
+    git.Git(checkout.path).update_index("--skip-worktree", SCRIPT)
+    return edit_modified(checkout)
+
+
+def edit_excluded(checkout: Checkout) -> str:
+    (Path(checkout.path) / ".git" / "info" / "exclude").write_text("*\n", encoding="utf-8")
+    return edit_untracked(checkout)
+
+
+def edit_stray_byte_code(checkout: Checkout) -> str:
+    checkout.script.with_name("flags.pyc").touch()
+    return "scripts/tf_cnn_benchmarks/flags.pyc"
+
+
+def edit_source_in_a_cache(checkout: Checkout) -> str:
+    cache = checkout.script.parent / "__pycache__"
+    cache.mkdir()
+    (cache / "mine.py").touch()
+    return "scripts/tf_cnn_benchmarks/__pycache__/mine.py"
+
+
+EDITS = [edit_modified, edit_staged, edit_untracked, edit_deleted, edit_renamed]
+HIDDEN_EDITS = [edit_assumed_unchanged, edit_skipped_in_worktree, edit_excluded, edit_stray_byte_code, edit_source_in_a_cache]
+
+
+@pytest.mark.parametrize("edit", EDITS + HIDDEN_EDITS)
 def test_edits_are_refused_by_name_and_kept(origin: Origin, vendor: Path, edit: Callable[[Checkout], str]) -> None:
     checkout = fetch(origin.first, origin.url, vendor)
     name = edit(checkout)
@@ -279,6 +310,38 @@ def test_edits_are_refused_by_name_and_kept(origin: Origin, vendor: Path, edit: 
         fetch(origin.first, origin.url, vendor)
     assert refusal.value.what == f"{checkout.path} has changes of its own: {name}"
     assert snapshot(vendor) == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="makes links and pipes")
+@pytest.mark.parametrize("kind", ["pipe", "link", "link of its directory"])
+def test_what_is_no_file_any_more_is_an_edit(origin: Origin, vendor: Path, tmp_path: Path, kind: str) -> None:
+    checkout = fetch(origin.first, origin.url, vendor)
+    replaced = checkout.script.parent if kind == "link of its directory" else checkout.script
+    replaced.rename(tmp_path / "elsewhere")
+    if kind == "pipe":
+        os.mkfifo(replaced)
+    else:
+        replaced.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(FatalError, match=f"has changes of its own: .*{SCRIPT}"):
+        fetch(origin.first, origin.url, vendor)
+
+
+def test_a_link_of_the_commit_is_no_edit(origin: Origin, vendor: Path) -> None:
+    (origin.path / "a link").symlink_to("scripts")
+    checkout = fetch(origin.commit("print('linked')\n"), origin.url, vendor)
+    assert fetch(checkout.commit, origin.url, vendor) == checkout
+
+
+def test_verifying_starts_no_program_that_the_checkout_names(origin: Origin, vendor: Path, tmp_path: Path) -> None:
+    checkout = fetch(origin.first, origin.url, vendor)
+    witness = tmp_path / "witness"
+    repository = git.Git(checkout.path)
+    for key in ("filter.x.clean", "filter.x.process", "core.fsmonitor"):
+        repository.config(key, f"touch '{witness.as_posix()}'; cat")
+    (Path(checkout.path) / ".git" / "info" / "attributes").write_text("* filter=x\n", encoding="utf-8")
+    os.utime(checkout.script, (1, 1))  # so that git, were it asked, had to read the file
+    assert fetch(origin.first, origin.url, vendor) == checkout
+    assert not witness.exists()
 
 
 def test_many_edits_are_named_in_part(origin: Origin, vendor: Path) -> None:

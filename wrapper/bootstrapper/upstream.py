@@ -15,6 +15,7 @@ from urllib.request import url2pathname
 import msgspec
 
 from wrapper.bootstrapper.address import DEFAULT_ADDRESS, check_address, mask_credentials
+from wrapper.bootstrapper.edits import changed_files
 from wrapper.bootstrapper.placing import existing, place
 from wrapper.errors import FatalError
 
@@ -42,7 +43,6 @@ _SETTINGS = {
 # info/attributes wins over the .gitattributes of a commit: files come out byte for byte and no filter program is started.
 _ATTRIBUTES = "* !filter !ident !working-tree-encoding !eol -text\n"
 _DEMO_IDENTITY = {"NAME": "tfcnn demo", "EMAIL": "demo@example.invalid", "DATE": "2000-01-01T00:00:00+0000"}
-_PYTHON_LEFTOVERS = "__pycache__/\n*.py[co]\n"
 
 
 class Checkout(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,36 +198,23 @@ def _init(directory: Path) -> None:
     info = directory / ".git" / "info"
     info.mkdir()
     (info / "attributes").write_text(_ATTRIBUTES, encoding="utf-8", newline="\n")
-    (info / "exclude").write_text(_PYTHON_LEFTOVERS, encoding="utf-8", newline="\n")
 
 
 def _verify(directory: Path, commit: str | None = None) -> str:
     """Refuse a directory that is not a whole and unchanged checkout (of this commit). Writes nothing. Returns the commit that it stands at."""
     try:
         head = _run(directory, "rev-parse", "--verify", "HEAD^{commit}")
-        status = _run(directory, "status", "--porcelain", "-z", "--untracked-files=all")
         if commit not in (head, None):
             raise _GitError(f"it stands at {head}")
-    except _GitError as error:
+        changed = changed_files(directory, _run(directory, "ls-tree", "-r", "-z", "--full-tree", head))
+    except (_GitError, OSError) as error:
         raise FatalError(f"{directory} is not a sound checkout of {commit or 'upstream'} ({error})", "Delete it, and it is made again") from None
-    if changed := _changed_files(status):
+    if changed:
         names = ", ".join(changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")
         raise FatalError(
             f"{directory} has changes of its own: {names}", "They are kept. Save what you need, delete the directory, and it is made again"
         )
     return head
-
-
-def _changed_files(status: str) -> list[str]:
-    """The file names in `git status --porcelain -z`: entries end with NUL; a rename has its old name as an entry of its own, without a code."""
-    entries = iter(status.split("\0"))
-    names = []
-    for entry in entries:
-        if entry:
-            names.append(entry[3:])
-        if entry[:1] in ("R", "C"):
-            next(entries)
-    return names
 
 
 def _config(directory: Path, key: str) -> str:
@@ -302,7 +289,6 @@ def _environment(directory: Path) -> dict[str, str]:
         "GIT_NAMESPACE": "",
         "GIT_DEFAULT_HASH": "sha1",
         "GIT_NO_REPLACE_OBJECTS": "1",
-        "GIT_OPTIONAL_LOCKS": "0",  # a read-only checkout stays readable
         "GIT_LFS_SKIP_SMUDGE": "1",
         "GIT_ALLOW_PROTOCOL": "https:ssh:file",
         # no prompt, on the terminal or in a window
