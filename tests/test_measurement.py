@@ -8,20 +8,24 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from e2e_kit import FAKE, alive
 
+from wrapper import measurement
 from wrapper.bootstrapper.inspection import Environment
 from wrapper.bootstrapper.release import Release
 from wrapper.bootstrapper.setup import Setup
 from wrapper.bootstrapper.upstream import Checkout
 from wrapper.measurement import Bench, measure
 from wrapper.parser.output import Event
+from wrapper.process import Execution
 from wrapper.reporter.store import Trial, append_trial, read_trials
-from wrapper.runner.plan import plan_trials
+from wrapper.runner.plan import PlannedTrial, plan_trials
 from wrapper.runner.sweep import Case
+from wrapper.runner.telemetry_summary import TelemetrySummary
 
 
 @pytest.fixture
@@ -181,3 +185,47 @@ def test_an_interpreter_that_has_gone_is_a_failed_trial_also_where_it_ran_before
     assert (trial.judgement.verdict, trial.judgement.images_per_sec) == ("failed", None)
     assert "gone" in trial.judgement.reason
     assert trial.steps == ()
+
+
+LOSSES: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "deleted": (".stdout", Path.unlink),
+    "replaced": (".stdout", lambda log: (log.unlink(), log.mkdir())),
+    "errors deleted": (".stderr", Path.unlink),
+    "damaged": (".times.csv", lambda stamps: stamps.write_bytes(b"line,seconds\n1,soon\n\xff\n")),
+}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows keeps a file that is open")
+@pytest.mark.parametrize(("ending", "lose"), LOSSES.values(), ids=LOSSES.keys())
+def test_a_log_that_is_lost_while_the_trial_runs_is_a_failed_trial_that_names_it(
+    bench: Bench, ending: str, lose: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_trial = measurement.run_trial
+
+    def run_and_lose(planned: PlannedTrial, **rest: Any) -> Execution:
+        execution = run_trial(planned, **rest)
+        lose(bench.directory / "logs" / f"{planned.log_name}{ending}")
+        return execution
+
+    monkeypatch.setattr(measurement, "run_trial", run_and_lose)
+    trial = trial_of(bench)
+    assert (trial.judgement.verdict, trial.judgement.images_per_sec) == ("failed", None)
+    assert f"{ending} can't be read back" in trial.judgement.reason and str(bench.directory) not in trial.judgement.reason
+    assert set(trial.log_hashes) == {path.name for path in (bench.directory / "logs").iterdir() if path.is_file()}
+    append_trial(bench.directory, trial)
+    assert msgspec.json.encode(read_trials(bench.directory)) == msgspec.json.encode([trial])
+
+
+@pytest.mark.parametrize("kept", [None, b"seconds,cpu_percent\nsoon,1\n"])
+def test_telemetry_that_is_lost_is_warned_of_and_the_figure_kept(bench: Bench, kept: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    summarise_window = measurement.summarise_window
+
+    def lose_and_summarise(path: Path, *window: float) -> TelemetrySummary:
+        path.unlink() if kept is None else path.write_bytes(kept)
+        return summarise_window(path, *window)
+
+    monkeypatch.setattr(measurement, "summarise_window", lose_and_summarise)
+    judgement = trial_of(bench).judgement
+    assert judgement.verdict == "ok"
+    (lost,) = [warning for warning in judgement.warnings if warning.kind == "telemetry_lost"]
+    assert ".telemetry.csv can't be read back" in lost.detail

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import time
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from wrapper.bootstrapper.host import Gpu
 from wrapper.bootstrapper.setup import Setup
 from wrapper.parser.clock import Clock, read_stamps, timed_window, window_throughput
-from wrapper.parser.output import Event, parse_file, read_line
-from wrapper.parser.stderr import read_stderr
+from wrapper.parser.output import Event, Output, parse_file, read_line
+from wrapper.parser.stderr import StderrSummary, read_stderr, summarise_stderr
 from wrapper.parser.verdict import Warning, judge
 from wrapper.reporter.store import Trial
 from wrapper.runner.plan import PlannedTrial, trial_variables
 from wrapper.runner.telemetry import Sampled, sampling
 from wrapper.runner.telemetry_summary import summarise_window, telemetry_warnings
 from wrapper.runner.trial import LOGS, run_trial
+
+_Content = TypeVar("_Content")
 
 
 class Bench(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,26 +70,25 @@ def measure(planned: PlannedTrial, bench: Bench, on_event: Callable[[Event, floa
         )
         sampled = sampler.stop()
     log = logs / f"{planned.log_name}.stdout"
-    output = parse_file(log)
-    stamps = read_stamps(log.with_suffix(".times.csv"))
+    output, stderr, stamps, lost = _read_back(log)
     clock = window_throughput(output.steps, stamps, planned.case.global_batch_size)
     window = timed_window(output, stamps)
+    execution = msgspec.structs.replace(execution, error=execution.error or lost)
     judgement = judge(
         case=planned.case,
         execution=execution,
         output=output,
-        stderr=read_stderr(log.with_suffix(".stderr")),
+        stderr=stderr,
         release_minor=None if setup.environment.kind == "demo" else ".".join(setup.release.tensorflow.split(".")[:2]),
         seen_on_devices=frozenset(sampled.seen_on) if sampled.evidence else None,
         clock=clock,
         window=window,
     )
     readings = _readings(sampled, clock)
-    warnings = []
+    warnings: list[Warning] = []
     if window and bench.telemetry:
-        summary = summarise_window(telemetry, *window)
-        readings |= msgspec.to_builtins(summary)
-        warnings += [Warning(kind=kind, detail=detail) for kind, detail in telemetry_warnings(summary, bench.gpus, sampled)]
+        summary, warnings = _telemetry(telemetry, window, bench.gpus, sampled)
+        readings |= summary
     if not setup.release.verified:
         warnings.append(
             Warning(kind="unverified_release", detail=f"TensorFlow {setup.release.tensorflow} was never run by us with this upstream commit")
@@ -101,9 +104,40 @@ def measure(planned: PlannedTrial, bench: Bench, on_event: Callable[[Event, floa
         steps=output.steps,
         header=output.header,
         log=f"{LOGS}/{log.name}",
-        log_hashes={path.name: _sha256(path) for path in sorted(logs.glob(f"{planned.log_name}.*"))},
+        log_hashes={path.name: _sha256(path) for path in sorted(logs.glob(f"{planned.log_name}.*")) if path.is_file()},
         telemetry=readings,
     )
+
+
+def _read_back(log: Path) -> tuple[Output, StderrSummary, Sequence[float], str | None]:
+    """What standard output, standard error and the stamps hold. Where a file has gone or is damaged it counts as empty, as the last value says."""
+    lost: list[str] = []
+
+    def read(reader: Callable[[Path], _Content], path: Path, empty: _Content) -> _Content:
+        try:
+            return reader(path)
+        except (OSError, ValueError) as error:
+            lost.append(_unreadable(path, error))
+            return empty
+
+    output = read(parse_file, log, Output())
+    stderr = read(read_stderr, log.with_suffix(".stderr"), summarise_stderr([]))
+    stamps = read(read_stamps, log.with_suffix(".times.csv"), array("d"))
+    return output, stderr, stamps, "; ".join(lost) or None
+
+
+def _telemetry(path: Path, window: tuple[float, float], gpus: tuple[Gpu, ...], sampled: Sampled) -> tuple[dict[str, Any], list[Warning]]:
+    """The readings of the timed loop and what they warn of. The figure does not rest on them: where they are lost, that is a warning."""
+    try:
+        summary = summarise_window(path, *window)
+    except (OSError, ValueError, LookupError, csv.Error) as error:
+        return {}, [Warning(kind="telemetry_lost", detail=_unreadable(path, error))]
+    return msgspec.to_builtins(summary), [Warning(kind=kind, detail=detail) for kind, detail in telemetry_warnings(summary, gpus, sampled)]
+
+
+def _unreadable(path: Path, error: Exception) -> str:
+    why = error.strerror if isinstance(error, OSError) else error
+    return f"{LOGS}/{path.name} can't be read back: {why}"
 
 
 def _readings(sampled: Sampled, clock: Clock | None) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def window_throughput(steps: Sequence[Step], seconds: Sequence[float], global_ba
 
 
 def timed_window(output: Output, stamps: Sequence[float]) -> tuple[float, float] | None:
-    """When the timed loop ran, as its surroundings bound it: from the step header, which upstream prints just before it starts its clock, to the total.
+    """When the timed loop ran at most: from the step header, which upstream prints just before it starts its clock, to the total.
 
     Args:
         output: what one process printed.
