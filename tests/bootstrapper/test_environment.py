@@ -251,6 +251,25 @@ def test_a_full_disk_is_named(index: Index) -> None:
         subprocess.run(["umount", str(index.vendor)], check=True)
 
 
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="only root may mount")
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_a_made_environment_is_used_where_nothing_can_be_written(index: Index, device: str) -> None:
+    index.lock(index.add())
+    made = index.make(release(), device)
+    folder = str(index.vendor)
+    if subprocess.run(["mount", "--bind", folder, folder], capture_output=True, check=False).returncode:
+        pytest.skip("this machine does not let root mount")
+    try:
+        for lock in (index.vendor / "environments").glob(".*.lock"):
+            lock.unlink()
+        subprocess.run(["mount", "-o", "remount,bind,ro", folder], check=True)
+        with pytest.raises(OSError, match="Read-only"):
+            (index.vendor / "x").touch()
+        assert index.make(release(), device) == made
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
 def test_a_vendor_that_is_no_directory(index: Index) -> None:
     index.lock(index.add())
     index.vendor.touch()
