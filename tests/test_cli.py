@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -12,11 +13,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from e2e_kit import OLD, Product
 
 from wrapper.cli import main
+from wrapper.reporter.store import FORMAT
 
 pytest_plugins = ["e2e_kit"]
 
@@ -178,6 +181,45 @@ def test_what_the_user_can_mend_is_said_in_one_line(
 
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="names and directories as POSIX has them")
+
+
+@POSIX
+@pytest.mark.parametrize(
+    "facts", ["x", "{}", '{"type": "python", "facts": 5}', "[" * 5000, "\\377"], ids=["no JSON", "no kind", "no facts", "deep", "no UTF-8"]
+)
+def test_a_program_that_answers_as_no_python_does(facts: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [f"tfcnn-inspection:{facts}", 'tfcnn-inspection:{"type": "tensorflow", "facts": 5}']
+    program = Path(write(tmp_path / "python", "#!/bin/sh\n" + "".join(f"printf '{line}\\n'\n" for line in lines)))
+    program.chmod(0o755)
+    assert main(["run", "--device", "cpu", "--models", "trivial=1", "--python", str(program), "--vendor", str(tmp_path / "vendor")]) == 1
+    errors = capsys.readouterr().err
+    assert f"{program} " in errors and len(errors.splitlines()) == 1 and "a bug" not in errors
+
+
+SESSION: dict[str, Any] = {
+    "created": "2026-01-01T00:00:00+00:00",
+    "sweep": {"models": {"trivial": [1]}},
+    "release": {"tensorflow": OLD},
+    "upstream": {"address": "", "commit": "", "ref": ""},
+    "environment": {"kind": "locked"},
+    "host": {},
+    "versions": {},
+}
+DAMAGED: dict[str, tuple[dict[str, Any], str, int]] = {
+    "a device that no sweep has": ({"device": "tpu"}, "its device is 'tpu'", 1),
+    "a release that is no text": ({"release": {"tensorflow": 5}}, "no release.tensorflow", 1),
+    "data that nothing can open": ({"sweep": {"models": {"trivial": [1]}, "data_dir": "a\0b"}}, "data_dir: 'a\\x00b'", 2),
+}
+
+
+@pytest.mark.parametrize(("change", "named", "code"), DAMAGED.values(), ids=DAMAGED.keys())
+def test_records_that_cannot_be_gone_on_with(
+    change: dict[str, Any], named: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "session.json", json.dumps({"format": FORMAT, **SESSION, **change}))
+    assert main(["run", "--resume", str(tmp_path), "--vendor", str(tmp_path / "vendor")]) == code
+    errors = capsys.readouterr().err
+    assert named in errors and len(errors.splitlines()) == 1
 
 
 @POSIX

@@ -34,6 +34,7 @@ from wrapper.reporter.store import (
 from wrapper.runner.load import other_load
 from wrapper.runner.plan import PlannedTrial, expand, recorded_sizes, stand_in
 from wrapper.runner.preflight import check_data_dir, leave_out, without
+from wrapper.runner.quoting import shown
 from wrapper.runner.sweep import Case, Sweep, check_sweep, load_models, load_sweep
 
 WAIT_S = 30.0
@@ -113,6 +114,8 @@ def _what_was_begun(request: Request, directory: Path) -> tuple[Sweep, Wish]:
     for index in request.retry:
         if not 1 <= index <= last:
             raise UsageError(f"--retry {index}: {directory} has trials from 1 to {last}", "Name one of them")
+    if session.device not in ("cpu", "gpu"):
+        raise _damaged(f"its device is {shown(session.device)}", directory)
     given = _recorded(session.environment, "environment", "kind", directory) == "given"
     wish = msgspec.structs.replace(
         wish,
@@ -127,8 +130,12 @@ def _what_was_begun(request: Request, directory: Path) -> tuple[Sweep, Wish]:
 def _recorded(facts: Mapping[str, Any], part: str, key: str, directory: Path) -> str:
     value = facts.get(key)
     if not isinstance(value, str):
-        raise FatalError(f"{directory / SESSION_FILE} is damaged: it has no {part}.{key}", "Restore it from a copy, or start a new sweep")
+        raise _damaged(f"it has no {part}.{key}", directory)
     return value
+
+
+def _damaged(how: str, directory: Path) -> FatalError:
+    return FatalError(f"{directory / SESSION_FILE} is damaged: {how}", "Restore it from a copy, or start a new sweep")
 
 
 def list_cases(request: Request, sweep: Sweep, choice: Choice, watch: Watch) -> tuple[Sweep, tuple[Case, ...]]:

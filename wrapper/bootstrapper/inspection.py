@@ -179,13 +179,16 @@ def inspect(python: Path, *, kind: str, device: str, inherited: Mapping[str, str
     hidden = {"CUDA_VISIBLE_DEVICES": "-1", "HIP_VISIBLE_DEVICES": "-1"} if device == "cpu" else {}
     command = [str(python), "-c", _SCRIPT]
     captured = run_captured(command, cwd=python.parent, environment={**inherited, **variables, **hidden}, time_limit_s=IMPORT_LIMIT_S)
-    told = _read_told(captured.stdout)
-    if "python" not in told:
-        raise FatalError(f"{python} is not a Python interpreter{_says(captured)}", "Name one with --python, or the directory of an environment")
-    if "tensorflow" not in told:
-        raise _import_failure(python, captured)
-    about_python = msgspec.json.decode(told["python"], type=_Python)
-    about_tensorflow = msgspec.json.decode(told["tensorflow"], type=_TensorFlow)
+    try:
+        told = _read_told(captured.stdout)
+        if "python" not in told:
+            raise FatalError(f"{python} is not a Python interpreter{_says(captured)}", "Name one with --python, or the directory of an environment")
+        if "tensorflow" not in told:
+            raise _import_failure(python, captured)
+        about_python = msgspec.json.decode(told["python"], type=_Python)
+        about_tensorflow = msgspec.json.decode(told["tensorflow"], type=_TensorFlow)
+    except (msgspec.DecodeError, UnicodeError) as error:  # any program can stand at that path
+        raise FatalError(f"{python} does not answer as a Python interpreter does ({error})", "Name another one with --python") from error
     return Environment(
         kind=kind,
         path=about_python.prefix,
