@@ -104,6 +104,20 @@ def test_damaged_session_is_named(tmp_path: Path, content: str) -> None:
         read_session(tmp_path)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="makes pipes and links")
+@pytest.mark.parametrize("kind", ["pipe", "device", "directory"])
+@pytest.mark.parametrize("name", ["session.json", TRIALS_FILE])
+def test_records_are_read_from_regular_files_only(tmp_path: Path, name: str, kind: str) -> None:
+    if kind == "pipe":
+        os.mkfifo(tmp_path / name)
+    elif kind == "device":
+        (tmp_path / name).symlink_to("/dev/zero")
+    else:
+        (tmp_path / name).mkdir()
+    with pytest.raises(FatalError, match=rf"{re.escape(name)} is no regular file"):
+        (read_session if name == "session.json" else read_records)(tmp_path)
+
+
 def test_directory_without_records_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FatalError, match="not a report directory"):
         read_session(tmp_path / "nowhere")

@@ -125,7 +125,7 @@ def read_session(directory: Path) -> Session:
     """Read session.json.
 
     Raises:
-        FatalError: there is none, it is damaged, or a newer version of this program wrote it.
+        FatalError: there is none, it is no regular file, it is damaged, or a newer version of this program wrote it.
     """
     path = directory / SESSION_FILE
     data = _read(path, f"{directory} is not a report directory: it has no {SESSION_FILE}")
@@ -169,7 +169,7 @@ def read_records(directory: Path) -> Records:
     A later line replaces an earlier one of the same index (resumed or retried). A line cut off by a crash is left out, with a note.
 
     Raises:
-        FatalError: a line is damaged (its number is named), or the file can't be read.
+        FatalError: a line is damaged (its number is named), or the file can't be read or is no regular one.
     """
     path = directory / TRIALS_FILE
     lines = _read(path, "").split(b"\n") if path.exists() else [b""]
@@ -263,6 +263,8 @@ def _end_of(unfinished: bytes) -> bytes:
 
 def _read(path: Path, missing: str) -> bytes:
     try:
+        if path.exists() and not path.is_file():  # a pipe would wait for its writer, and a device may have no end
+            raise FatalError(f"{path} is no regular file", "Restore it from a copy, or remove it")
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise FatalError(missing, "Name a directory that a sweep made") from error
