@@ -73,6 +73,8 @@ REFUSED = {
     "an address that runs programs": (["run", "--upstream", "ext::sh -c touch% x"], "ext::"),
     "an address without safety": (["bootstrap", "--upstream", "http://example.invalid/x.git"], "http://example.invalid"),
     "real data that is not there": (["run", "--data-dir", "absent"], "absent"),
+    "real data under a name that is too long": (["run", "--data-dir", "x" * 4000], "too long"),
+    "reports under a name that is too long": (["run", "--reports", "x" * 4000], "too long"),
     "a trial of no sweep": (["run", "--retry", "1"], "--resume"),
     "a new sweep to be resumed": (["run", "--resume", ".", "--models", "trivial=1"], "--resume"),
 }

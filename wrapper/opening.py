@@ -95,8 +95,11 @@ def check_input(request: Request, sweep: Sweep, wish: Wish) -> None:
     """
     if wish.tensorflow and not wish.demo:
         resolve_release(wish.tensorflow, load_releases())
-    check_data_dir(expand(sweep, device=decide_device(wish.device)[0], data_names=load_models(), resolve=stand_in))
-    place = next(path for path in (request.reports, *request.reports.parents) if path.exists())
+    try:
+        check_data_dir(expand(sweep, device=decide_device(wish.device)[0], data_names=load_models(), resolve=stand_in))
+        place = next(path for path in (request.reports, *request.reports.parents) if path.exists())
+    except OSError as error:  # a name too long, a directory that may not be looked into
+        raise UsageError(f"{shown(error.filename)} can't be looked at ({error.strerror})", "Name another place") from error
     if request.resume is None and not (place.is_dir() and os.access(place, os.W_OK)):
         raise UsageError(f"--reports {request.reports}: {place} is not a directory that can be written into", "Name another place")
 
