@@ -143,7 +143,7 @@ def test_failing_trials_are_recorded_with_their_reason_and_never_counted(mixed: 
 
 def test_what_is_printed_names_logs_and_the_command_that_repeats_a_trial(product: Product, mixed: Swept, tmp_path: Path) -> None:
     directory = only_report(mixed.reports)
-    printed = re.findall(r"log: (.+?)(?:, line (\d+))?\n +again: tfcnn (.+)$", mixed.done.stdout, re.MULTILINE)
+    printed = re.findall(r"log: (.+?)(?:, line (\d+))?\n +again: (?:\S*/)?tfcnn (.+)$", mixed.done.stdout, re.MULTILINE)
     assert len(printed) == sum(verdict != "ok" for _, verdict in BEHAVIOURS.values())
     assert all(Path(log).is_file() for log, _, _ in printed)
     decided = {Path(log).name.split("-")[1]: Path(log).read_text(encoding="utf-8").splitlines()[int(line) - 1] for log, line, _ in printed if line}

@@ -12,7 +12,7 @@ from rich.console import Console as Terminal
 from rich.live import Live
 from rich.text import Text
 
-from wrapper.reporter.resuming import resume_command
+from wrapper.reporter.resuming import own_program, resume_command
 from wrapper.tables import plain, table
 
 if TYPE_CHECKING:
@@ -151,10 +151,12 @@ class Console:
                 self.say(f"{failure.index:4d}  {failure.case}, repeat {failure.repeat}: {failure.verdict}: {failure.reason}")
                 self.say(f"      {failure.remedy}")
                 self.say(f"      log: {directory / failure.place}")
-                self.say(f"      again: {resume_command(str(directory), report.started_by, '--retry', str(failure.index))}")
+                self.say(f"      again: {resume_command(str(directory), report.started_by, '--retry', str(failure.index), program=own_program())}")
         for note in filter(None, (*report.notes, report.unfinished, report.notice)):
             self.say(note)
-        self.say(f"report: {directory / 'report.md'}")
+        self.say(f"report: {directory / 'report.md'} and report.html")
+        if report.valid and not report.notice:
+            self.say(f"beside published results: {own_program()} compare {shlex.quote(str(directory))}")
 
     def show_noise(self, noise: Noise) -> None:
         self.say(f"\nA {noise.mean_a:.2f}, B {noise.mean_b:.2f} images/sec, B/A {noise.ratio:.4f}, {noise.n} trials each of the same case in turn")

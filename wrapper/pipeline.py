@@ -17,7 +17,7 @@ from wrapper.opening import Request, Watch, check_input, describe, list_cases, n
 from wrapper.reporter.analysis import figure
 from wrapper.reporter.noise import Noise, noise
 from wrapper.reporter.report import Report, write_report
-from wrapper.reporter.resuming import resume_command
+from wrapper.reporter.resuming import own_program, resume_command
 from wrapper.reporter.store import Session, Trial, read_trials
 from wrapper.rounds import plan_rounds, run_rounds, within_budget
 from wrapper.runner.lock import one_sweep_at_a_time
@@ -65,9 +65,8 @@ def run_sweep(request: Request, watch: Watch) -> tuple[Path, Report]:
         report = write_report(directory)
         watch.show_report(report, directory)
         if interrupted:
-            raise Interrupted(
-                f"interrupted; the finished trials are in {directory}", f"Go on with: {resume_command(str(directory), request.command)}"
-            )
+            command = resume_command(str(directory), request.command, program=own_program())
+            raise Interrupted(f"interrupted; the finished trials are in {directory}", f"Go on with: {command}")
         return directory, report
 
 
