@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import math
 import os
 from pathlib import Path
@@ -117,7 +118,7 @@ def _add_wish(command: argparse.ArgumentParser, *, demo: bool = True) -> None:
         help="such as 1.12.0 or 2.21 (default: what --python has, else the newest that this machine's Pythons serve)",
     )
     group.add_argument(
-        "--python", type=_text, metavar="PATH", help="an interpreter that has TensorFlow; it is used as it is, and the release is read from it"
+        "--python", type=_place, metavar="PATH", help="an interpreter that has TensorFlow; it is used as it is, and the release is read from it"
     )
     group.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="default: the GPU where there is one")
     group.add_argument(
@@ -162,7 +163,7 @@ def _add_sweep(command: argparse.ArgumentParser) -> None:
     group.add_argument("--xla", choices=("off", "on", "both"), help="XLA's automatic clustering")
     group.add_argument("--forward-only", action="store_true", default=None, help="inference instead of training")
     group.add_argument("--variable-update", type=_text, metavar="WAY", help="parameter_server, replicated or independent")
-    group.add_argument("--data-dir", type=_text, metavar="DIR", help="real data (default: upstream's synthetic data)")
+    group.add_argument("--data-dir", type=_place, metavar="DIR", help="real data (default: upstream's synthetic data)")
     group.add_argument("--data-name", type=_text, metavar="NAME", help="upstream's data set: imagenet, cifar10, coco or librispeech")
     group.add_argument("--flag", type=_text, action="append", metavar="NAME=VALUE", help="one more upstream flag; may be repeated")
     group.add_argument(
@@ -244,8 +245,17 @@ def _text(text: str) -> str:
     return text
 
 
+def _place(text: str) -> str:
+    try:
+        Path(_text(text)).exists()
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise argparse.ArgumentTypeError(f"{shown(text)}: {error.strerror}") from None
+    return text
+
+
 def _path(text: str) -> Path:
-    return Path(_text(text))
+    return Path(_place(text))
 
 
 def _ratio(text: str) -> float:
