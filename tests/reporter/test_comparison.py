@@ -145,6 +145,15 @@ class TestCompare:
         rows = [reference(row="far", batch_size=256), reference(row="near", batch_size=128), reference(row="xla", xla=True)]
         assert [row.reference.row for row in compare([summary()], CONDITIONS, rows).rows] == ["near"]
 
+    def test_not_stated_is_farther_than_equal_and_nearer_than_different(self) -> None:
+        equal, unstated, different = reference(row="equal"), reference(row="unstated", xla=None), reference(row="different", xla=True)
+        for rows in ([different, unstated, equal], [different, unstated]):
+            assert [row.reference.row for row in compare([summary()], CONDITIONS, rows).rows] == [rows[-1].row]
+
+    def test_overall_names_what_is_not_stated(self) -> None:
+        (overall,) = compare([summary()], CONDITIONS, [reference(batch_size=None, xla=None, steps=7)]).overall
+        assert (overall.differing, overall.unstated) == (("steps",), ("XLA", "batch size"))
+
     def test_equally_near_ones_are_all_shown(self) -> None:
         rows = [reference(row="a", machine="one"), reference(row="b", machine="two", images_per_sec=210.0)]
         assert [row.reference.row for row in compare([summary()], CONDITIONS, rows).rows] == ["a", "b"]

@@ -62,6 +62,8 @@ class Overall(msgspec.Struct, frozen=True, kw_only=True):
     only_reference: tuple[str, ...]
     differing: tuple[str, ...]
     """Conditions in which at least one row differs."""
+    unstated: tuple[str, ...] = ()
+    """Conditions that at least one row's reference or report doesn't state."""
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -278,13 +280,18 @@ def _overall(rows: Sequence[Row], summaries: Sequence[Summary], references: Sequ
                 only_measured=tuple(sorted(measured - set(by_model))),
                 only_reference=tuple(sorted(published - set(by_model))),
                 differing=_differing(group),
+                unstated=_in_order(what for row in group for what in row.match.unstated),
             )
         )
     return tuple(result)
 
 
 def _differing(rows: Iterable[Row]) -> tuple[str, ...]:
-    found = {difference.what for row in rows for difference in row.match.differences}
+    return _in_order(difference.what for row in rows for difference in row.match.differences)
+
+
+def _in_order(conditions: Iterable[str]) -> tuple[str, ...]:
+    found = set(conditions)
     return tuple(what for what in ORDER if what in found)
 
 
