@@ -13,7 +13,8 @@ from wrapper.reporter.comparison import Cell, Comparison, HeadlineTable, Row, he
 from wrapper.reporter.cost import Cost
 from wrapper.reporter.headline import mean_text
 from wrapper.reporter.importer import Imported, ImportedReport
-from wrapper.reporter.merging import MergedLine, MergedTable
+from wrapper.reporter.matching import Match
+from wrapper.reporter.merging import Figure, MergedLine, MergedTable, Ratio
 from wrapper.reporter.reference import Reference, Source
 from wrapper.reporter.verification import Verification
 from wrapper.runner.sweep import Case
@@ -101,7 +102,7 @@ def doctor_json(findings: Sequence[Finding]) -> str:
 def merge_parts(merged: Sequence[MergedTable]) -> Parts:
     """A table for each set of conditions: reports down, models and batch sizes across."""
     for one in merged:
-        yield f"\n{one.conditions}; images/sec, and in brackets the ratio to the first report that has the case"
+        yield f"\n{one.conditions}; images/sec, and in brackets the ratio to the first report that has the case, unless too uncertain, and warnings"
         headers = ("Report", "GPU", "TensorFlow", *(f"{model} b{batch_size}" for model, batch_size in one.columns))
         yield table(headers, map(_merged_row, one.lines), "lll" + "r" * len(one.columns))
 
@@ -151,8 +152,17 @@ def _comparison_row(row: Row, numbers: Mapping[str, int]) -> tuple[str, ...]:
     caution = f"; caution: {reference.caution}" if reference.caution else ""
     return (
         *(reference.gpu, reference.published, f"{row.percent:.1f}{uncertainty} %"),
-        *(f"{row.match.label}; {row.spread}{caution}", f"[{numbers[reference.source]}]"),
+        *(f"{_likeness(row.match)}; {row.spread}{caution}", f"[{numbers[reference.source]}]"),
     )
+
+
+def _likeness(found: Match) -> str:
+    """What differs and what is not stated."""
+    return "; ".join([*map(str, found.differences), *_not_stated(found.unstated)]) or found.label
+
+
+def _not_stated(conditions: Sequence[str]) -> list[str]:
+    return [f"not stated: {', '.join(conditions)}"] if conditions else []
 
 
 def _headline(headline: HeadlineTable, numbers: Mapping[str, int]) -> Table:
@@ -176,7 +186,8 @@ def _overall(comparison: Comparison, numbers: Mapping[str, int]) -> Table:
         (
             (
                 *(one.gpu, f"[{numbers[one.source]}]", f"{100 * one.ratio:.1f} %", ", ".join(one.models)),
-                *(", ".join(names) or "–" for names in (one.only_measured, one.only_reference, one.differing)),
+                *(", ".join(names) or "–" for names in (one.only_measured, one.only_reference)),
+                "; ".join([*filter(None, [", ".join(one.differing)]), *_not_stated(one.unstated)]) or "–",
             )
             for one in comparison.overall
         ),
@@ -185,11 +196,16 @@ def _overall(comparison: Comparison, numbers: Mapping[str, int]) -> Table:
 
 
 def _merged_row(line: MergedLine) -> tuple[str, ...]:
-    cells = (
-        "–" if summary is None or ratio is None else f"{mean_text(summary)} ({ratio:.3f})"
-        for summary, ratio in zip(line.cells, line.ratios, strict=True)
-    )
+    cells = (_merged_cell(figure, ratio) for figure, ratio in zip(line.cells, line.ratios, strict=True))
     return (line.conditions.name, line.conditions.gpu, line.conditions.tensorflow, *cells)
+
+
+def _merged_cell(figure: Figure | None, ratio: Ratio | None) -> str:
+    if figure is None:
+        return "–"
+    interval = "" if ratio is None or ratio.ci95 is None else f" ± {ratio.ci95:.3f}"
+    said = [*([] if ratio is None else [f"{ratio.value:.3f}{interval}"]), *figure.caveats]
+    return mean_text(figure.summary) + (f" ({', '.join(said)})" if said else "")
 
 
 def _numbers(names: Iterable[str]) -> dict[str, int]:

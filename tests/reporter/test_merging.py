@@ -31,7 +31,7 @@ def make_report(tmp_path: Path, make_session: Maker, make_trial: Maker) -> Calla
 
 
 def shown(table: MergedTable) -> dict[str, list[float | None]]:
-    return {line.conditions.name: [cell.mean if cell else None for cell in line.cells] for line in table.lines}
+    return {line.conditions.name: [cell.summary.mean if cell else None for cell in line.cells] for line in table.lines}
 
 
 def test_machines_side_by_side(make_report: Maker) -> None:
@@ -40,7 +40,7 @@ def test_machines_side_by_side(make_report: Maker) -> None:
     (table,) = merge([first, second])
     assert table.columns == (("resnet50", 64), ("vgg16", 64), ("alexnet", 64))
     assert shown(table) == {"first": [300.0, 180.0, None], "second": [None, 270.0, 5000.0]}
-    assert [line.ratios for line in table.lines] == [(1.0, 1.0, None), (None, 1.5, 1.0)]
+    assert [tuple(ratio and ratio.value for ratio in line.ratios) for line in table.lines] == [(1.0, 1.0, None), (None, 1.5, 1.0)]
     assert table.lines[0].conditions.gpu == "GeForce RTX 2080 Ti"
 
 
@@ -70,7 +70,24 @@ def test_reports_of_one_name_stay_two(make_report: Maker, tmp_path: Path) -> Non
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     (table,) = merge([make_report("a/report", "A", {"resnet50": 300.0}), make_report("b/report", "A", {"resnet50": 310.0})])
-    assert [line.cells[0].mean for line in table.lines if line.cells[0]] == [300.0, 310.0]
+    assert [line.cells[0].summary.mean for line in table.lines if line.cells[0]] == [300.0, 310.0]
+
+
+@pytest.mark.parametrize(("totals", "stated"), [((300.0, 303.0, 306.0), True), ((100.0, 300.0, 900.0), False)])
+def test_a_ratio_has_its_interval_and_is_left_out_where_that_is_wider(
+    make_report: Maker, make_trial: Maker, totals: tuple[float, ...], stated: bool
+) -> None:
+    first, second = make_report("first", "A", {}), make_report("second", "B", {}, session={"planned_trials": 4})
+    for index in (1, 2, 3):
+        append_trial(first, make_trial(index, 100.0 + index, repeat=index))
+        append_trial(second, make_trial(index, totals[index - 1], repeat=index))
+    (table,) = merge([first, second])
+    (mine,), (other,) = (line.ratios for line in table.lines)
+    assert mine and (mine.value, mine.ci95) == (1.0, None)
+    assert (other is not None) == stated
+    assert other is None or (other.ci95 and other.ci95 * 2 < other.value)
+    figure = table.lines[1].cells[0]
+    assert figure and ("unstable" in figure.caveats, figure.caveats[-1]) == (not stated, "incomplete")
 
 
 def test_a_report_without_a_figure_is_in_no_table(make_report: Maker) -> None:

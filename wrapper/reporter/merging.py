@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from wrapper.errors import UsageError
-from wrapper.reporter.analysis import Summary, summarise
+from wrapper.reporter.analysis import Summary
+from wrapper.reporter.caveats import caveats
 from wrapper.reporter.comparison import shared_conditions
+from wrapper.reporter.content import compose
 from wrapper.reporter.matching import Conditions, conditions_of, references_from
-from wrapper.reporter.store import read_session, read_trials
+from wrapper.reporter.store import read_records, read_session
 
 Column = tuple[str, int]
 """Model and batch size per device."""
@@ -23,14 +26,30 @@ _SAME = (
 """What is the same in a whole table: the conditions of `matching.STRICT` besides the batch size, and what upstream's flags change."""
 
 
+class Ratio(msgspec.Struct, frozen=True, kw_only=True):
+    """This report's mean / that of the first report in the table that has one; above 1 is faster."""
+
+    value: float
+    ci95: float | None
+    """Half the width of its 95 % interval; None for a report beside itself, and with fewer than two trials on a side."""
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """A case of a report."""
+
+    summary: Summary
+    caveats: tuple[str, ...]
+    """Kinds of warnings on it and its trials, and whether its sweep is incomplete."""
+
+
 class MergedLine(msgspec.Struct, frozen=True, kw_only=True):
     """A report in a table."""
 
     conditions: Conditions
-    cells: tuple[Summary | None, ...]
+    cells: tuple[Figure | None, ...]
     """By column; None where the report has no valid figure."""
-    ratios: tuple[float | None, ...]
-    """By column: this report's mean / that of the first report in the table that has one; above 1 is faster."""
+    ratios: tuple[Ratio | None, ...]
+    """By column; None also where the ratio's interval is wider than the ratio, which then says nothing."""
 
 
 class MergedTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,22 +74,26 @@ def merge(directories: Sequence[Path]) -> tuple[MergedTable, ...]:
     """
     if len({directory.resolve() for directory in directories}) < len(directories):
         raise UsageError("a report is named twice", "Name each report once")
-    tables: dict[tuple[object, ...], dict[Path, tuple[Conditions, dict[Column, Summary]]]] = {}
+    tables: dict[tuple[object, ...], dict[Path, tuple[Conditions, dict[Column, Figure]]]] = {}
     for directory in directories:
-        conditions = conditions_of(read_session(directory), directory.resolve().name)
-        valid = [summary for summary in summarise(read_trials(directory)) if summary.mean is not None]
+        session = read_session(directory)
+        conditions = conditions_of(session, directory.resolve().name)
+        report = compose(session, read_records(directory), ())
+        valid = [summary for summary in report.summaries if summary.mean is not None]
         for summary, reference in zip(valid, references_from(valid, conditions), strict=True):
             table = tables.setdefault(tuple(getattr(reference, name) for name in _SAME), {})
-            table.setdefault(directory, (conditions, {}))[1][(summary.case.model, summary.case.batch_size)] = summary
+            table.setdefault(directory, (conditions, {}))[1][(summary.case.model, summary.case.batch_size)] = Figure(
+                summary=summary, caveats=caveats(report, summary)
+            )
     return tuple(_table(list(table.values())) for table in tables.values())
 
 
-def _table(lines: Sequence[tuple[Conditions, dict[Column, Summary]]]) -> MergedTable:
-    first: dict[Column, Summary] = {}
+def _table(lines: Sequence[tuple[Conditions, dict[Column, Figure]]]) -> MergedTable:
+    first: dict[Column, Figure] = {}
     for _, line in lines:
         first = line | first
     columns = tuple(dict.fromkeys(column for _, line in lines for column in line))
-    case = first[columns[0]].case
+    case = first[columns[0]].summary.case
     return MergedTable(
         conditions=f"{shared_conditions(case)}, {case.variable_update}",
         columns=columns,
@@ -85,5 +108,13 @@ def _table(lines: Sequence[tuple[Conditions, dict[Column, Summary]]]) -> MergedT
     )
 
 
-def _ratio(summary: Summary | None, first: Summary) -> float | None:
-    return summary.mean / first.mean if summary and summary.mean and first.mean else None
+def _ratio(figure: Figure | None, first: Figure) -> Ratio | None:
+    if figure is first:
+        return Ratio(value=1.0, ci95=None)
+    if figure is None or not figure.summary.mean or not first.summary.mean:
+        return None
+    value = figure.summary.mean / first.summary.mean
+    if figure.summary.ci95 is None or first.summary.ci95 is None:
+        return Ratio(value=value, ci95=None)
+    ci95 = value * math.hypot(figure.summary.ci95 / figure.summary.mean, first.summary.ci95 / first.summary.mean)
+    return Ratio(value=value, ci95=ci95) if 2 * ci95 <= value else None
