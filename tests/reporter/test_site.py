@@ -78,6 +78,16 @@ def test_demos_and_damaged_reports_are_left_out_and_named(reports: list[Path], t
     assert "DEMO" not in text
 
 
+def test_the_table_tells_warnings_and_no_directory(tmp_path: Path, make_session: Any, make_trial: Any) -> None:
+    trials = [
+        make_trial(index, total, repeat=index, case={"data_dir": "/home/somebody/imagenet"}) for index, total in ((1, 100.0), (2, 900.0), (3, 500.0))
+    ]
+    site = write_site([_report(tmp_path / "mine", make_session(planned_trials=5), trials)], tmp_path / "site")
+    text = site.index.read_text(encoding="utf-8")
+    assert "unstable, incomplete</td>" in text and "<td>real</td>" in text
+    assert "somebody" not in text
+
+
 def test_logs_of_others_have_a_page_for_each_machine(tmp_path: Path) -> None:
     case = Case(model=HOSTILE, batch_size=64, device="gpu")
     summaries = (

@@ -11,6 +11,7 @@ import msgspec
 
 from wrapper.errors import FatalError
 from wrapper.reporter.analysis import Summary
+from wrapper.reporter.caveats import caveats
 from wrapper.reporter.content import compose
 from wrapper.reporter.facts import UNKNOWN, hardware, known
 from wrapper.reporter.files import explained, write_text_atomically
@@ -41,6 +42,8 @@ class _Figure(msgspec.Struct, frozen=True, kw_only=True):
     page: str
     machine: str
     summary: Summary
+    caveats: tuple[str, ...]
+    """Kinds of warnings."""
     tensorflow: str
     date: str
 
@@ -86,7 +89,7 @@ def _own_page(source: Path, name: str) -> tuple[str, list[_Figure]] | str:
         return "a demo, whose figures can't be compared with anything"
     report = compose(session, records, load_known_losses())
     facts = {"machine": hardware(session), "tensorflow": known(session.release, "tensorflow"), "date": session.created[:10]}
-    figures = [_Figure(page=name, summary=summary, **facts) for summary in report.summaries]
+    figures = [_Figure(page=name, summary=summary, caveats=caveats(report, summary), **facts) for summary in report.summaries]
     return report_html(session, records.trials, report, series=read_series(source, records.trials)), figures
 
 
@@ -94,7 +97,7 @@ def _imported_page(logs: ImportedReport, name: str) -> tuple[str, list[_Figure]]
     conditions = logs.conditions
     facts = {"machine": conditions.gpu, "tensorflow": conditions.tensorflow or UNKNOWN, "date": "–"}
     text = render("imported.html.j2", title=f"{conditions.gpu}, from logs of others", logs=logs)
-    return text, [_Figure(page=name, summary=summary, **facts) for summary in logs.summaries]
+    return text, [_Figure(page=name, summary=summary, caveats=tuple(summary.warnings), **facts) for summary in logs.summaries]
 
 
 def _index(pages: Mapping[str, Sequence[_Figure]], left_out: Sequence[tuple[str, str]]) -> str:
