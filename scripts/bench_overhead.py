@@ -3,7 +3,7 @@
     .venv/bin/python scripts/bench_overhead.py [SECTION ...]
 
 Sections (by default all but the last two): start, trial, parser, report, ready, throughput. What is compared is taken in turn in one run, and shown
-as a ratio or beside its bound. `ready` and `throughput` run real TensorFlow; `throughput` takes --tensorflow or --python, --model, --steps and --pairs.
+as a ratio or beside its bound. `ready` and `throughput` run real TensorFlow; the latter takes --tensorflow or --python, --model, --steps and --pairs.
 """
 
 from __future__ import annotations
