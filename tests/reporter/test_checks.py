@@ -264,3 +264,7 @@ def test_report_shows_what_was_found(tmp_path: Path, make_session: Any, make_cas
     (row,) = csv.DictReader((tmp_path / "results.csv").read_text(encoding="utf-8").splitlines())
     assert (row["case_warnings"], row["numerics"]) == ("slow_first_repeat", "as known")
     assert summarise(trials)[0].warnings == {}
+
+
+def test_trials_that_share_a_round_tell_no_course(make_trial: Any) -> None:
+    assert check_case([make_trial(at, 100.0, repeat=1) for at in range(1, 5)]) == ()
