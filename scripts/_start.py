@@ -24,7 +24,7 @@ PYTHON = VENV / "Scripts" / "python.exe" if sys.platform == "win32" else VENV / 
 LOCK, USE, LOG = VENV / "tfcnn.lock", VENV / "tfcnn.use", VENV / "install.log"
 
 INTERRUPTED = 130
-CHOOSES_ENVIRONMENT = ("--python", "--tensorflow", "--demo", "--resume", "--help", "-h")
+CHOOSES_ENVIRONMENT = ("--environment", "--python", "--tensorflow", "--demo", "--resume", "--help", "-h")
 """Options with which the TensorFlow of the starting Python is of no interest."""
 
 

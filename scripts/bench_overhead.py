@@ -24,6 +24,7 @@ import msgspec
 from wrapper.arguments import HOME
 from wrapper.bootstrapper.host import gpus_present
 from wrapper.bootstrapper.setup import Wish, choose, prepare
+from wrapper.bootstrapper.source import Source
 from wrapper.bootstrapper.upstream import DEFAULT_ADDRESS
 from wrapper.measurement import Bench, measure
 from wrapper.parser.output import parse
@@ -107,7 +108,8 @@ def bench_ready(given: argparse.Namespace) -> None:
 
 def bench_throughput(given: argparse.Namespace) -> None:
     """Throughput of a real trial: bare, with the wrapper, with the wrapper but no telemetry, and bare again, in turn."""
-    wish = Wish(tensorflow=None if given.python else given.tensorflow, python=given.python, upstream=DEFAULT_ADDRESS, vendor=given.vendor.resolve())
+    source = Source("python", given.python) if given.python else Source()
+    wish = Wish(tensorflow=None if given.python else given.tensorflow, source=source, upstream=DEFAULT_ADDRESS, vendor=given.vendor.resolve())
     choice = choose(wish, quiet)
     setup = prepare(choice, wish, quiet)
     model, _, batch_size = given.model.partition("=")

@@ -115,11 +115,17 @@ def _add_wish(command: argparse.ArgumentParser, *, demo: bool = True) -> None:
         "--tensorflow",
         type=_text,
         metavar="RELEASE",
-        help="such as 1.12.0 or 2.21 (default: what --python has, else the newest that this machine's Pythons serve)",
+        help="such as 1.12.0 or 2.21 (default: what --environment names, else the newest that this machine's Pythons serve)",
     )
-    group.add_argument(
-        "--python", type=_place, metavar="PATH", help="an interpreter that has TensorFlow; it is used as it is, and the release is read from it"
+    source = group.add_mutually_exclusive_group()
+    source.add_argument(
+        "--environment",
+        type=_place,
+        metavar="KIND[:NAME]",
+        help="where TensorFlow comes from: locked (default: made from the release's lock), python:PATH, conda (made for the release), conda:NAME,"
+        " docker[:IMAGE] or podman[:IMAGE]; what is named is used as it is, and the release is read from it",
     )
+    source.add_argument("--python", type=_place, metavar="PATH", help="the short form of --environment python:PATH")
     group.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="default: the GPU where there is one")
     group.add_argument(
         "--upstream", type=_text, metavar="ADDRESS", help="a mirror, a clone or a git bundle of tensorflow/benchmarks (also TFCNN_UPSTREAM)"
@@ -193,11 +199,12 @@ def request(options: argparse.Namespace, given: list[str], keys: dict[str, Any],
 
 def wish(options: argparse.Namespace) -> Wish:
     from wrapper.bootstrapper.setup import Wish
+    from wrapper.bootstrapper.source import parse_source
     from wrapper.bootstrapper.upstream import DEFAULT_ADDRESS, check_address
 
     return Wish(
         tensorflow=options.tensorflow,
-        python=options.python,
+        source=parse_source(f"python:{options.python}" if options.python else options.environment or "locked"),
         device=options.device,
         # the demo has an upstream of its own, whatever the environment says
         upstream=check_address(options.upstream or (not options.demo and os.environ.get("TFCNN_UPSTREAM")) or DEFAULT_ADDRESS),

@@ -17,7 +17,8 @@ import wrapper
 from wrapper.batch_search import refuse_cpu
 from wrapper.bootstrapper.host import Gpu, Host
 from wrapper.bootstrapper.release import load_releases, resolve_release
-from wrapper.bootstrapper.setup import Choice, Setup, Wish, decide_device
+from wrapper.bootstrapper.setup import BY_HAND, Choice, Setup, Wish, decide_device
+from wrapper.bootstrapper.source import Source, parse_source
 from wrapper.errors import FatalError, UsageError
 from wrapper.parser.output import Event
 from wrapper.reporter.report import Report
@@ -109,8 +110,15 @@ def _what_was_begun(request: Request, directory: Path) -> tuple[Sweep, Wish]:
     wish = request.wish
     if request.sweep or request.overrides:
         raise UsageError("--resume goes on with the sweep as it was", "Leave the sweep and its keys out")
-    for flag, asked in (("tensorflow", wish.tensorflow), ("python", wish.python), ("device", wish.device != "auto"), ("demo", wish.demo)):
-        if asked:
+    asked = {
+        "tensorflow": wish.tensorflow,
+        "python" if wish.source.kind == "python" else "environment": wish.source != Source(),
+        "commit": wish.commit,
+        "device": wish.device != "auto",
+        "demo": wish.demo,
+    }
+    for flag, given in asked.items():
+        if given:
             raise UsageError(f"--{flag} can't be followed: --resume goes on with the sweep as it was", "Leave it out")
     session = read_session(directory)
     last = max(session.planned_trials, *(trial.index for trial in read_trials(directory)), 0)
@@ -119,15 +127,24 @@ def _what_was_begun(request: Request, directory: Path) -> tuple[Sweep, Wish]:
             raise UsageError(f"--retry {index}: {directory} has trials from 1 to {last}", "Name one of them")
     if session.device not in ("cpu", "gpu"):
         raise _damaged(f"its device is {shown(session.device)}", directory)
-    given = _recorded(session.environment, "environment", "kind", directory) == "given"
+    source = _recorded_source(session.environment, directory)
+    by_hand = session.release.get("upstream_ref") == BY_HAND
     wish = msgspec.structs.replace(
         wish,
-        tensorflow=None if given or session.demo else _recorded(session.release, "release", "tensorflow", directory),
-        python=_recorded(session.environment, "environment", "python", directory) if given else None,
+        tensorflow=None if source.name or session.demo else _recorded(session.release, "release", "tensorflow", directory),
+        source=source,
+        commit=_recorded(session.release, "release", "upstream_commit", directory) if by_hand else None,
         device=session.device,
         demo=session.demo,
     )
     return check_sweep(session.sweep, models=load_models()), wish
+
+
+def _recorded_source(environment: Mapping[str, Any], directory: Path) -> Source:
+    if text := environment.get("source"):
+        return parse_source(str(text))
+    given = _recorded(environment, "environment", "kind", directory) == "given"
+    return Source("python", _recorded(environment, "environment", "python", directory)) if given else Source()
 
 
 def _recorded(facts: Mapping[str, Any], part: str, key: str, directory: Path) -> str:

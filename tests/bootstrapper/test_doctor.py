@@ -23,6 +23,7 @@ from wrapper.bootstrapper.host import Gpu
 from wrapper.bootstrapper.pythons import Interpreter, newest_servable
 from wrapper.bootstrapper.release import Release, load_releases, resolve_release
 from wrapper.bootstrapper.setup import Choice, Wish
+from wrapper.bootstrapper.source import Source
 from wrapper.errors import FatalError
 
 MISMATCH = pynvml.NVMLError_LibRmVersionMismatch
@@ -181,13 +182,13 @@ NO_TENSORFLOW = {
 
 @pytest.mark.parametrize(("python", "fault"), NO_TENSORFLOW.values(), ids=NO_TENSORFLOW.keys())
 def test_an_interpreter_was_named(sound: Wish, python: str, fault: str) -> None:
-    fail = told(examine(with_(sound, tensorflow=None, python=python), nvml=NO_DRIVER), "fail")
+    fail = told(examine(with_(sound, tensorflow=None, source=Source("python", python)), nvml=NO_DRIVER), "fail")
     assert "release: " in fail and fault in fail and not fail.endswith("-> ")
 
 
 def test_an_interpreter_with_another_release_than_the_one_asked_for(sound: Wish, tmp_path: Path) -> None:
     python = virtual_environment(tmp_path / "other", "raise SystemExit('imported')\n")
-    fail = told(examine(with_(sound, tensorflow="1.12", python=str(python)), nvml=NO_DRIVER), "fail")
+    fail = told(examine(with_(sound, tensorflow="1.12", source=Source("python", str(python))), nvml=NO_DRIVER), "fail")
     assert "has TensorFlow 2.21.0, and 1.12 was asked for" in fail
 
 
@@ -211,7 +212,7 @@ def test_an_environment_that_is_half_made_and_one_that_was_moved(sound: Wish) ->
 def test_a_tensorflow_that_does_not_import(sound: Wish, tmp_path: Path) -> None:
     mark = tmp_path / "imported"
     broken = f"open({str(mark)!r}, 'w').close()\nraise ImportError('libcudart.so.9.0: cannot open shared object file')\n"
-    wish = with_(sound, tensorflow=None, python=str(virtual_environment(tmp_path / "broken one", broken)))
+    wish = with_(sound, tensorflow=None, source=Source("python", str(virtual_environment(tmp_path / "broken one", broken))))
     findings = examine(wish, nvml=NO_DRIVER)
     assert {one.status for one in findings} == {"ok"}, findings
     assert "TensorFlow: TensorFlow 2.21.0 in" in told(findings, "ok")

@@ -12,6 +12,7 @@ from e2e_kit import NEW, OLD, Product
 from wrapper.bootstrapper.host import gpus_present
 from wrapper.bootstrapper.release import Release, load_releases, resolve_release
 from wrapper.bootstrapper.setup import Wish, choose, decide_device, foresee, prepare
+from wrapper.bootstrapper.source import Source
 from wrapper.errors import FatalError, UsageError
 
 pytest_plugins = ["e2e_kit"]
@@ -44,7 +45,7 @@ def test_the_device_is_what_was_asked_for_or_what_is_here(no_gpu: None) -> None:
 @pytest.mark.parametrize("version", [OLD, NEW])
 def test_the_release_is_read_from_a_given_interpreter(version: str, interpreters: dict[str, str], tmp_path: Path) -> None:
     said: list[str] = []
-    choice = choose(wished(tmp_path, python=interpreters[version]), said.append)
+    choice = choose(wished(tmp_path, source=Source("python", interpreters[version])), said.append)
     assert choice.release == row(version)
     assert choice.environment is not None
     assert (choice.environment.kind, choice.environment.tensorflow) == ("given", version)
@@ -55,8 +56,8 @@ def test_the_release_is_read_from_a_given_interpreter(version: str, interpreters
 
 def test_another_release_than_the_interpreter_has_is_refused(interpreters: dict[str, str], tmp_path: Path) -> None:
     with pytest.raises(FatalError, match=f"has TensorFlow {OLD}, and 2.21 was asked for"):
-        choose(wished(tmp_path, python=interpreters[OLD], tensorflow="2.21"), quiet)
-    assert choose(wished(tmp_path, python=interpreters[OLD], tensorflow="1.12"), quiet).release.tensorflow in (OLD, "1.12.3")
+        choose(wished(tmp_path, source=Source("python", interpreters[OLD]), tensorflow="2.21"), quiet)
+    assert choose(wished(tmp_path, source=Source("python", interpreters[OLD]), tensorflow="1.12"), quiet).release.tensorflow in (OLD, "1.12.3")
 
 
 def test_a_release_that_was_asked_for(tmp_path: Path) -> None:
@@ -87,7 +88,7 @@ def test_a_gpu_that_is_not_here_is_refused_before_anything_is_made(no_gpu: None,
 def test_what_is_foreseen_is_what_is_made(product: Product, interpreters: dict[str, str], tmp_path: Path) -> None:
     """With an environment that is there, and a checkout that has to be fetched."""
     here = msgspec.structs.replace(row(OLD), upstream_commit=product.commits[OLD])
-    wish = wished(tmp_path, python=interpreters[OLD], upstream=product.upstream)
+    wish = wished(tmp_path, source=Source("python", interpreters[OLD]), upstream=product.upstream)
     choice = msgspec.structs.replace(choose(wish, quiet), release=here)
     foreseen = foresee(choice, wish)
     assert not (tmp_path / "vendor").exists()

@@ -94,7 +94,7 @@ def check_machine(wish: Wish, choice: Choice, say: Callable[[str], None], *, nvm
         if finding.status == "warn":
             say(f"{finding.subject}: {finding.text}. {finding.remedy}")
     # an interpreter that the user named is asked itself which GPUs it sees, and they may be of a maker that NVML does not know
-    faults = [finding for finding in findings if finding.status == "fail" and not (wish.python and finding.subject == "driver")]
+    faults = [finding for finding in findings if finding.status == "fail" and not (wish.source.kind == "python" and finding.subject == "driver")]
     if faults:
         raise FatalError("; ".join(fault.text for fault in faults), ". ".join(dict.fromkeys(fault.remedy for fault in faults)))
 
@@ -130,7 +130,7 @@ def _machine(wish: Wish, nvml: Any) -> Facts:
         device=device,
         package="gpu" if gpus and device != "cpu" else "cpu",
         git=_attempt(lambda: git_version(wish.vendor)),
-        given=bool(wish.python),
+        given=wish.source.kind == "python",
         unproven_device=wish.unproven_device,
         vendor=str(wish.vendor),
         free_bytes=shutil.disk_usage(existing(wish.vendor)).free,
@@ -148,12 +148,12 @@ def _uv() -> str | Trouble:
 
 
 def _release(wish: Wish, pythons: tuple[Interpreter, ...], facts: Facts, found: tuple[Found, ...]) -> Release:
-    if wish.python:
-        python = locate(wish.python)
+    if wish.source.kind == "python":
+        python = locate(wish.source.name)
         installed = next((one.tensorflow for one in found if one.place == str(python)), "")
         if not installed:
             raise FatalError(f"{python} has no TensorFlow, by the metadata of its packages", "Install it there, or leave --python out")
-        return release_in(wish.python, installed, wish.tensorflow)
+        return release_in(wish.source.name, installed, wish.tensorflow)
     if wish.tensorflow:
         return resolve_release(wish.tensorflow, load_releases())
     gpus = [state.gpu for state in facts.gpus] if facts.package == "gpu" else []
@@ -172,8 +172,8 @@ def _environment(
     Args:
         pythons: looks for those of this machine; called only where the environment has still to be made.
     """
-    if wish.python:
-        return f"{wish.python}, as asked for", wish.python
+    if wish.source.kind == "python":
+        return f"{wish.source.name}, as asked for", wish.source.name
     if isinstance(release, Trouble):
         return "none can be planned without a release", None
     made = find_made(release, package, wish.vendor)
@@ -185,9 +185,9 @@ def _environment(
 
 def _find_tensorflows(wish: Wish, pythons: tuple[Interpreter, ...]) -> Iterator[Found]:
     """Those that a user named or activated, those in `vendor`, and those of this machine's Pythons."""
-    if wish.python:
+    if wish.source.kind == "python":
         with suppress(FatalError):  # `_release` raises it again
-            python = locate(wish.python)
+            python = locate(wish.source.name)
             if version := installed_tensorflow(python):
                 yield Found(place=str(python), tensorflow=version, used=True)
     for directory in sorted((wish.vendor.resolve() / "environments").glob("[!.]*")):

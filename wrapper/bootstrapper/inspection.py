@@ -103,6 +103,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """The environment's directory (sys.prefix), absolute."""
     python: str
     """The interpreter, absolute."""
+    source: str = ""
+    """As `--environment` takes it; empty where `kind` says it all."""
     python_version: str
     tensorflow: str
     """As TensorFlow says it."""

@@ -15,10 +15,14 @@ from wrapper.bootstrapper.environment import Environment, find_pythons, fit_to_r
 from wrapper.bootstrapper.host import Gpu, gpus_present, nvidia_gpus
 from wrapper.bootstrapper.pythons import Interpreter, choose_python, newest_servable
 from wrapper.bootstrapper.release import Release, load_releases, match_installed, resolve_release
+from wrapper.bootstrapper.source import Source
 from wrapper.bootstrapper.upstream import Checkout, demo_repository, fetch_checkout
 from wrapper.errors import FatalError
 
 Say = Callable[[str], None]
+
+BY_HAND = "given by hand with --commit"
+"""The `upstream_ref` of a commit that no row of the table names for its release."""
 
 _NO_GPU = "Mend the driver (the GPU must be listed by NVML), leave --device out, or start all the same with --unproven-device"
 
@@ -27,8 +31,10 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """What the user asked for, as far as it concerns the bootstrapper; None is for us to decide."""
 
     tensorflow: str | None = None
-    python: str | None = None
-    """An interpreter that has TensorFlow, used as it is."""
+    source: Source = Source()
+    """Where TensorFlow comes from."""
+    commit: str | None = None
+    """A commit of upstream in place of the release's own; 40 hex digits, or an abbreviation."""
     device: str = "auto"
     upstream: str
     """Address of the upstream repository."""
@@ -84,14 +90,14 @@ def choose(wish: Wish, say: Say) -> Choice:
         return Choice(release=_demo_release(commit), device="cpu", reason="DEMO, as asked for", environment=_demo_environment())
     device, why_device = decide_device(wish.device)
     package = device
-    if device == "gpu" and not wish.python and not gpus_present():
+    if device == "gpu" and wish.source.kind != "python" and not gpus_present():
         if not wish.unproven_device:
             raise FatalError("a GPU was asked for, and no NVIDIA GPU was found on this machine", _NO_GPU)
         package = "cpu"
-    if wish.python:
-        say(f"looking at the TensorFlow of {wish.python}")
-        environment = use_environment(wish.python, device=device)
-        release = release_in(wish.python, environment.tensorflow, wish.tensorflow)
+    if wish.source.kind == "python":
+        say(f"looking at the TensorFlow of {wish.source.name}")
+        environment = use_environment(wish.source.name, device=device)
+        release = release_in(wish.source.name, environment.tensorflow, wish.tensorflow)
         environment = fit_to_release(environment, release)
         return Choice(release=release, device=device, reason=f"it is what {environment.python} has; {why_device}", environment=environment)
     if wish.tensorflow:

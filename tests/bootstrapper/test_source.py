@@ -1,0 +1,40 @@
+"""What the text of --environment means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from wrapper.bootstrapper.source import Source, parse_source
+from wrapper.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "source"),
+    {
+        "locked": Source(),
+        "python:C:\\Program Files\\Python\\python.exe": Source("python", "C:\\Program Files\\Python\\python.exe"),
+        "python: my env": Source("python", "my env"),
+        "conda": Source("conda"),
+        "conda:tf1": Source("conda", "tf1"),
+        "docker": Source("docker"),
+        "podman:docker.io/tensorflow/tensorflow:1.12.0-gpu": Source("podman", "docker.io/tensorflow/tensorflow:1.12.0-gpu"),
+    }.items(),
+)
+def test_it_is_read_and_written_again(text: str, source: Source) -> None:
+    assert parse_source(text) == source
+    assert parse_source(source.text) == source
+
+
+@pytest.mark.parametrize("text", ["", "venv", "Conda", "conda:", "conda: ", "python", "python:", "locked:1.12", "C:\\Python36", ":", "docker,conda"])
+def test_what_is_wrong_is_refused(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_source(text)
+    assert text in caught.value.what or repr(text) in caught.value.what
+    assert caught.value.remedy
+
+
+def test_a_path_without_its_kind_is_told_how_to_be_written(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"--environment python:{tmp_path}"):
+        parse_source(str(tmp_path))
