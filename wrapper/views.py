@@ -9,11 +9,12 @@ import msgspec
 from rich.table import Table
 
 from wrapper.bootstrapper.doctor import Finding
-from wrapper.reporter.comparison import Cell, Comparison, HeadlineTable, Row, headline_tables, shared_conditions
+from wrapper.reporter.comparison import Comparison, Row, shared_conditions
+from wrapper.reporter.comparison_grid import Cell, HeadlineTable, headline_tables
 from wrapper.reporter.cost import Cost
 from wrapper.reporter.headline import mean_text
 from wrapper.reporter.importer import Imported, ImportedReport
-from wrapper.reporter.matching import Match
+from wrapper.reporter.matching import not_stated
 from wrapper.reporter.merging import Figure, MergedLine, MergedTable, Ratio
 from wrapper.reporter.reference import Reference, Source
 from wrapper.reporter.verification import Verification
@@ -152,17 +153,8 @@ def _comparison_row(row: Row, numbers: Mapping[str, int]) -> tuple[str, ...]:
     caution = f"; caution: {reference.caution}" if reference.caution else ""
     return (
         *(reference.gpu, reference.published, f"{row.percent:.1f}{uncertainty} %"),
-        *(f"{_likeness(row.match)}; {row.spread}{caution}", f"[{numbers[reference.source]}]"),
+        *(f"{row.match.label}; {row.spread}{caution}", f"[{numbers[reference.source]}]"),
     )
-
-
-def _likeness(found: Match) -> str:
-    """What differs and what is not stated."""
-    return "; ".join([*map(str, found.differences), *_not_stated(found.unstated)]) or found.label
-
-
-def _not_stated(conditions: Sequence[str]) -> list[str]:
-    return [f"not stated: {', '.join(conditions)}"] if conditions else []
 
 
 def _headline(headline: HeadlineTable, numbers: Mapping[str, int]) -> Table:
@@ -187,7 +179,7 @@ def _overall(comparison: Comparison, numbers: Mapping[str, int]) -> Table:
             (
                 *(one.gpu, f"[{numbers[one.source]}]", f"{100 * one.ratio:.1f} %", ", ".join(one.models)),
                 *(", ".join(names) or "–" for names in (one.only_measured, one.only_reference)),
-                "; ".join([*filter(None, [", ".join(one.differing)]), *_not_stated(one.unstated)]) or "–",
+                "; ".join([*filter(None, [", ".join(one.differing)]), *not_stated(one.unstated)]) or "–",
             )
             for one in comparison.overall
         ),

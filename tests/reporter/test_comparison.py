@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from wrapper.errors import FatalError, UsageError
 from wrapper.reporter.analysis import Summary
-from wrapper.reporter.comparison import Comparison, Unmatched, compare, headline_tables
+from wrapper.reporter.comparison import Comparison, Unmatched, compare
+from wrapper.reporter.comparison_grid import headline_tables
 from wrapper.reporter.gate import benchmark_json
 from wrapper.reporter.matching import ORDER, Conditions, conditions_of, match, references_from
 from wrapper.reporter.reference import Reference, load_references, select
@@ -103,7 +104,11 @@ class TestMatch:
         found = match(summary(), CONDITIONS, reference(**{field: None}))
         assert found.differences == ()
         assert what in found.unstated
-        assert found.label.startswith("same as far as stated")
+        assert found.label == f"not stated: {what}"
+
+    def test_what_is_not_stated_is_named_also_beside_what_differs(self) -> None:
+        found = match(summary(), CONDITIONS, reference(batch_size=32, xla=None, steps=None))
+        assert found.label == "batch size 64 against 32; not stated: XLA, steps"
 
     def test_tf32_does_not_matter_in_fp16(self) -> None:
         found = match(summary(precision="fp16"), msgspec.structs.replace(CONDITIONS, tf32=True), reference(precision="fp16", tf32=None))
@@ -355,6 +360,12 @@ class TestHeadline:
         assert [cell and cell.percent for cell in slow.cells] == pytest.approx([150.0, 150.0])
         assert fast.cells[1] is None
         assert fast.cells[0] and fast.cells[0].batch_sizes == ((64, 128),) and fast.cells[0].differing == ("batch size",)
+
+    def test_a_cell_says_what_differs_and_what_is_not_stated_in_any_row_behind_it(self) -> None:
+        rows = [reference(row="a", steps=7), reference(row="b", steps=7), reference(row="c", gpu="Tesla T4", xla=None)]
+        (table,) = headline_tables(compare([summary()], CONDITIONS, rows))
+        labels = {line.gpu: [cell and cell.label for cell in line.cells] for line in table.lines}
+        assert labels == {"Tesla P100": ["differs in steps"], "Tesla T4": ["not stated: XLA"]}
 
 
 def session(**fields: Any) -> Session:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import xml.etree.ElementTree as ET
 
+import msgspec
 import pytest
 
 from wrapper.errors import FatalError
@@ -62,6 +63,15 @@ def test_junit_counts_and_escapes() -> None:
     assert len(suite.findall("testcase")) == 4
     (failure,) = suite.findall("testcase/failure")
     assert '<&">\ufffd\ufffd' in failure.attrib["message"]
+
+
+def test_junit_says_for_each_row_what_differs_and_what_is_not_stated() -> None:
+    apart = msgspec.structs.replace(reference(), batch_size=32)
+    suite = suite_of(junit_xml([compare([summary(mean=189.0), summary("vgg16")], CONDITIONS, [apart, reference(row="v", model="vgg16")])], 0.95))
+    failed, passed = suite.findall("testcase/system-out")
+    assert "batch size 64 against 32; not stated: precision" in (failed.text or "")
+    assert (passed.text or "").startswith("1.450 ± 0.014 of page (Tesla P100); not stated: precision")
+    assert "batch size 64 against 32; not stated: " in (suite.findtext("testcase/failure") or "")
 
 
 def test_junit_has_a_suite_for_each_report() -> None:

@@ -17,7 +17,8 @@ from wrapper.errors import UsageError
 from wrapper.parser.output import Step
 from wrapper.parser.verdict import Warning
 from wrapper.reporter.block import MOST_LINES, block
-from wrapper.reporter.comparison import compare, headline_tables
+from wrapper.reporter.comparison import compare
+from wrapper.reporter.comparison_grid import headline_tables
 from wrapper.reporter.content import Report, compose
 from wrapper.reporter.cost import cost
 from wrapper.reporter.figures import Scale, batch_figures, scaling_figures, series_figure
@@ -316,6 +317,9 @@ def test_the_comparison_is_shown_with_its_sources(make_session: Any, trials: lis
     for table in headline_tables(comparison):
         for line in table.lines:
             assert f"{line.overall:.0f} %" in full
+            assert all(cell is None or cell.label in full for cell in line.cells)
+    both = [row for row in comparison.rows if row.match.differences and row.match.unstated]
+    assert both and all(row.match.label in full for row in both)
     for name in {row.reference.source for row in comparison.rows}:
         address = load_sources()[name].url
         assert address is None or address in page.links

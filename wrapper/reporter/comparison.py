@@ -78,40 +78,6 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     overall: tuple[Overall, ...]
 
 
-class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """A model on a GPU in a headline table."""
-
-    percent: float
-    """The measured throughput in per cent of the reference's."""
-    batch_sizes: tuple[tuple[int, int | None], ...]
-    """Measured and reference batch size of each row behind it."""
-    differing: tuple[str, ...]
-    """Conditions in which at least one row behind it differs."""
-
-
-class HeadlineLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU of a source in a headline table."""
-
-    gpu: str
-    source: str
-    cells: tuple[Cell | None, ...]
-    """By model; None where there is nothing to compare."""
-    overall: float
-    """Per cent, the geometric mean over the models that both have."""
-
-
-class HeadlineTable(msgspec.Struct, frozen=True, kw_only=True):
-    """Models across, GPUs down, "this GPU / that GPU" in per cent."""
-
-    conditions: str
-    gpu: str
-    """This GPU."""
-    models: tuple[str, ...]
-    figures: tuple[float | None, ...]
-    """The measured mean by model in images/sec; None where the model has several cases (batch sizes) under these conditions."""
-    lines: tuple[HeadlineLine, ...]
-
-
 def compare(
     summaries: Sequence[Summary], conditions: Conditions, references: Sequence[Reference], *, against: Sequence[str] = (), strict: bool = False
 ) -> Comparison:
@@ -152,44 +118,6 @@ def compare(
     )
 
 
-def headline_tables(comparison: Comparison) -> tuple[HeadlineTable, ...]:
-    """The comparison as published GPU comparisons print it: a table for each set of conditions that its cases share, slowest reference first."""
-    tables: dict[str, list[Row]] = {}
-    for row in comparison.rows:
-        tables.setdefault(shared_conditions(row.summary.case), []).append(row)
-    result = []
-    for shared, rows in tables.items():
-        models = tuple(geometric_mean_by_model(rows))
-        lines: dict[tuple[str, str], list[Row]] = {}
-        for row in rows:
-            lines.setdefault((row.reference.gpu, row.reference.source), []).append(row)
-        result.append(
-            HeadlineTable(
-                conditions=shared,
-                gpu=comparison.conditions.gpu,
-                models=models,
-                figures=tuple(_only_mean(rows, model) for model in models),
-                lines=tuple(sorted((_line(*key, line, models) for key, line in lines.items()), key=lambda line: -line.overall)),
-            )
-        )
-    return tuple(result)
-
-
-def _only_mean(rows: Iterable[Row], model: str) -> float | None:
-    means = {row.summary.case: row.summary.mean for row in rows if row.summary.case.model == model}
-    return next(iter(means.values())) if len(means) == 1 else None
-
-
-def _line(gpu: str, source: str, rows: Sequence[Row], models: Sequence[str]) -> HeadlineLine:
-    means = geometric_mean_by_model(rows)
-    cells = []
-    for model in models:
-        behind = [row for row in rows if row.summary.case.model == model]
-        sizes = dict.fromkeys((row.summary.case.batch_size, row.reference.batch_size) for row in behind)
-        cells.append(Cell(percent=100 * means[model], batch_sizes=tuple(sizes), differing=_differing(behind)) if behind else None)
-    return HeadlineLine(gpu=gpu, source=source, cells=tuple(cells), overall=100 * _geometric_mean(means.values()))
-
-
 def shared_conditions(case: Case) -> str:
     """What the cases have in common that are gathered in one geometric mean or one headline table."""
     parts = [case.mode, case.precision, f"{case.devices} {case.device.upper()}{'s' if case.devices > 1 else ''}", f"{case.data} data"]
@@ -201,7 +129,7 @@ def geometric_mean_by_model(rows: Iterable[Row]) -> dict[str, float]:
     ratios: dict[str, list[float]] = {}
     for row in rows:
         ratios.setdefault(row.summary.case.model, []).append(row.ratio)
-    return {model: _geometric_mean(values) for model, values in ratios.items()}
+    return {model: geometric_mean(values) for model, values in ratios.items()}
 
 
 def _matches(summary: Summary, conditions: Conditions, references: Iterable[Reference]) -> list[Match]:
@@ -275,19 +203,25 @@ def _overall(rows: Sequence[Row], summaries: Sequence[Summary], references: Sequ
                 conditions=shared,
                 source=source,
                 gpu=gpu,
-                ratio=_geometric_mean(by_model.values()),
+                ratio=geometric_mean(by_model.values()),
                 models=tuple(sorted(by_model)),
                 only_measured=tuple(sorted(measured - set(by_model))),
                 only_reference=tuple(sorted(published - set(by_model))),
-                differing=_differing(group),
-                unstated=_in_order(what for row in group for what in row.match.unstated),
+                differing=differing(group),
+                unstated=unstated(group),
             )
         )
     return tuple(result)
 
 
-def _differing(rows: Iterable[Row]) -> tuple[str, ...]:
+def differing(rows: Iterable[Row]) -> tuple[str, ...]:
+    """The conditions in which at least one row differs, in `ORDER`."""
     return _in_order(difference.what for row in rows for difference in row.match.differences)
+
+
+def unstated(rows: Iterable[Row]) -> tuple[str, ...]:
+    """The conditions that at least one row's reference or report doesn't state, in `ORDER`."""
+    return _in_order(what for row in rows for what in row.match.unstated)
 
 
 def _in_order(conditions: Iterable[str]) -> tuple[str, ...]:
@@ -295,5 +229,6 @@ def _in_order(conditions: Iterable[str]) -> tuple[str, ...]:
     return tuple(what for what in ORDER if what in found)
 
 
-def _geometric_mean(ratios: Iterable[float]) -> float:
+def geometric_mean(ratios: Iterable[float]) -> float:
+    """Of at least one ratio above zero."""
     return math.exp(statistics.fmean(map(math.log, ratios)))

@@ -96,6 +96,7 @@ def _add_suite(root: ET.Element, comparison: Comparison, bound: float) -> None:
         test = ET.SubElement(suite, "testcase", classname=_clean(f"{row.reference.source}.{row.reference.gpu}"), name=_clean(_name(row)))
         if row.ratio < bound:
             ET.SubElement(test, "failure", message=_clean(_reason(row, bound))).text = _clean(row.match.label)
+        ET.SubElement(test, "system-out").text = _clean(f"{_ratio(row)}; {row.match.label}; {row.spread}")
     for failure in missing:
         ET.SubElement(ET.SubElement(suite, "testcase", classname="measured", name=_clean(failure.case.name)), "error", message=failure.reason)
     for unmatched in comparison.unmatched:
@@ -108,8 +109,12 @@ def _name(row: Row) -> str:
 
 
 def _reason(row: Row, bound: float) -> str:
+    return f"{row.summary.case.name}: {_ratio(row)}, below {bound:g}"
+
+
+def _ratio(row: Row) -> str:
     interval = "" if row.ci95 is None else f" ± {row.ci95:.3f}"
-    return f"{row.summary.case.name}: {row.ratio:.3f}{interval} of {row.reference.source} ({row.reference.gpu}), below {bound:g}"
+    return f"{row.ratio:.3f}{interval} of {row.reference.source} ({row.reference.gpu})"
 
 
 def _clean(text: str) -> str:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from wrapper.reporter.analysis import failure, figure
 from wrapper.reporter.chart import MOST_BARS, bars, longest, lowest
-from wrapper.reporter.comparison import Comparison, headline_tables
+from wrapper.reporter.comparison import Comparison
+from wrapper.reporter.comparison_grid import headline_tables
 from wrapper.reporter.content import Report
 from wrapper.reporter.cost import Cost
 from wrapper.reporter.facts import command_lines_by_case, host_rows, known, software_rows

@@ -64,9 +64,13 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        if self.differences:
-            return "; ".join(map(str, self.differences))
-        return f"same as far as stated ({', '.join(self.unstated)} not stated)" if self.unstated else "same conditions"
+        """What differs and what is not stated, in words."""
+        return "; ".join([*map(str, self.differences), *not_stated(self.unstated)]) or "same conditions"
+
+
+def not_stated(conditions: Sequence[str]) -> list[str]:
+    """The words for conditions that are not stated; none where all are."""
+    return [f"not stated: {', '.join(conditions)}"] if conditions else []
 
 
 def conditions_of(session: Session, name: str) -> Conditions:

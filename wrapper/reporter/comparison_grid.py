@@ -1,0 +1,91 @@
+"""A comparison as published GPU comparisons print it: models across, devices down, per cent. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from wrapper.reporter.comparison import Comparison, Row, differing, geometric_mean, geometric_mean_by_model, shared_conditions, unstated
+from wrapper.reporter.matching import not_stated
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """A model on a GPU in a headline table."""
+
+    percent: float
+    """The measured throughput in per cent of the reference's."""
+    batch_sizes: tuple[tuple[int, int | None], ...]
+    """Measured and reference batch size of each row behind it."""
+    differing: tuple[str, ...]
+    """Conditions in which at least one row behind it differs."""
+    unstated: tuple[str, ...]
+    """Conditions that at least one row behind it doesn't state."""
+
+    @property
+    def label(self) -> str:
+        """What differs and what is not stated, in words; empty where all is stated and the same."""
+        differences = [f"differs in {', '.join(self.differing)}"] if self.differing else []
+        return "; ".join([*differences, *not_stated(self.unstated)])
+
+
+class HeadlineLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU of a source in a headline table."""
+
+    gpu: str
+    source: str
+    cells: tuple[Cell | None, ...]
+    """By model; None where there is nothing to compare."""
+    overall: float
+    """Per cent, the geometric mean over the models that both have."""
+
+
+class HeadlineTable(msgspec.Struct, frozen=True, kw_only=True):
+    """Models across, GPUs down, "this GPU / that GPU" in per cent."""
+
+    conditions: str
+    gpu: str
+    """This GPU."""
+    models: tuple[str, ...]
+    figures: tuple[float | None, ...]
+    """The measured mean by model in images/sec; None where the model has several cases (batch sizes) under these conditions."""
+    lines: tuple[HeadlineLine, ...]
+
+
+def headline_tables(comparison: Comparison) -> tuple[HeadlineTable, ...]:
+    """A table for each set of conditions that the cases share, slowest reference first."""
+    tables: dict[str, list[Row]] = {}
+    for row in comparison.rows:
+        tables.setdefault(shared_conditions(row.summary.case), []).append(row)
+    return tuple(_table(comparison.conditions.gpu, shared, rows) for shared, rows in tables.items())
+
+
+def _table(gpu: str, shared: str, rows: Sequence[Row]) -> HeadlineTable:
+    models = tuple(geometric_mean_by_model(rows))
+    lines: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        lines.setdefault((row.reference.gpu, row.reference.source), []).append(row)
+    return HeadlineTable(
+        conditions=shared,
+        gpu=gpu,
+        models=models,
+        figures=tuple(_only_mean(rows, model) for model in models),
+        lines=tuple(sorted((_line(*key, line, models) for key, line in lines.items()), key=lambda line: -line.overall)),
+    )
+
+
+def _only_mean(rows: Iterable[Row], model: str) -> float | None:
+    means = {row.summary.case: row.summary.mean for row in rows if row.summary.case.model == model}
+    return next(iter(means.values())) if len(means) == 1 else None
+
+
+def _line(gpu: str, source: str, rows: Sequence[Row], models: Sequence[str]) -> HeadlineLine:
+    behind = {model: [row for row in rows if row.summary.case.model == model] for model in models}
+    means = geometric_mean_by_model(rows)
+    cells = tuple(_cell(means[model], behind[model]) if behind[model] else None for model in models)
+    return HeadlineLine(gpu=gpu, source=source, cells=cells, overall=100 * geometric_mean(means.values()))
+
+
+def _cell(ratio: float, rows: Sequence[Row]) -> Cell:
+    sizes = dict.fromkeys((row.summary.case.batch_size, row.reference.batch_size) for row in rows)
+    return Cell(percent=100 * ratio, batch_sizes=tuple(sizes), differing=differing(rows), unstated=unstated(rows))
