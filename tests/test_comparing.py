@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 import subprocess
@@ -12,12 +13,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from e2e_kit import OLD, Product
+from rich.console import Console as Terminal
 
+from wrapper import views
 from wrapper.cli import main
 from wrapper.parser.verdict import Judgement
 from wrapper.process import Execution
+from wrapper.reporter.analysis import Summary
+from wrapper.reporter.comparison import compare
+from wrapper.reporter.matching import Conditions, references_from
 from wrapper.reporter.reference import load_sources, published_sweeps
 from wrapper.reporter.store import Session, Trial, append_trial, write_session
 from wrapper.runner.sweep import Case
@@ -237,6 +244,19 @@ class TestCompare:
         named = set(re.findall(r"\[\d+\]", table))
         assert named == set(re.findall(r"^\[\d+\]", sources, re.MULTILINE))
         assert all(gpu in table for gpu in ("GeForce RTX 2080 Ti", "GeForce GTX 1080 Ti", "A100-"))
+
+    @pytest.mark.parametrize(("case", "marks"), [({}, ""), ({"xla": True}, "*"), ({"xla": None}, "†"), ({"xla": True, "flags": None}, "*†")])
+    def test_the_table_marks_what_differs_and_what_is_not_stated(self, case: dict[str, Any], marks: str) -> None:
+        conditions = Conditions(name="mine", gpu="Tesla T4", tensorflow="1.12.0", tf32=False)
+        summary = Summary(case=Case(model="resnet50", batch_size=64, device="gpu"), n=3, mean=100.0, ci95=1.0)
+        theirs = [msgspec.structs.replace(one, **case) for one in references_from([summary], msgspec.structs.replace(conditions, name="page"))]
+        console = Terminal(width=120, file=io.StringIO())
+        for part in views.comparison_parts([compare([summary], conditions, theirs)], {}):
+            console.print(part)
+        assert isinstance(console.file, io.StringIO)
+        printed = console.file.getvalue()
+        assert f"100.0 % b64{marks} " in printed
+        assert "* other conditions differ, † are not stated" in " ".join(printed.split())
 
     def test_strict_says_what_is_not_the_same(self, report: Report, command: Command) -> None:
         code, printed = command("compare", report("mine", {"resnet50": [290.0] * 3}), "--against", "lambda_blog_2019_03", "--strict")

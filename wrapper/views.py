@@ -68,7 +68,8 @@ def comparison_parts(comparisons: Sequence[Comparison], sources: Mapping[str, So
         for headline in headline_tables(comparison):
             yield f"\n{conditions.name}: {headline.gpu} / the other GPU in per cent; {headline.conditions}"
             yield _headline(headline, numbers)
-            yield "b64:32 is batch size 64 per device here and 32 there; * other conditions differ too, see above"
+            yield "b64:32 is batch size 64 per device here and 32 there (? not stated)"
+            yield "* other conditions differ, † are not stated there or here; which ones is said above"
         if comparison.overall:
             yield "\nOverall: geometric mean of the ratios over the models that both have"
             yield _overall(comparison, numbers)
@@ -168,7 +169,8 @@ def _cell(cell: Cell | None) -> str:
     if cell is None:
         return "–"
     sizes = ",".join(str(here) if here == there else f"{here}:{'?' if there is None else there}" for here, there in cell.batch_sizes)
-    return f"{cell.percent:.1f} % b{sizes}{'*' if set(cell.differing) - {'batch size'} else ''}"
+    marks = [mark for mark, conditions in (("*", cell.differing), ("†", cell.unstated)) if set(conditions) - {"batch size"}]
+    return f"{cell.percent:.1f} % b{sizes}{''.join(marks)}"
 
 
 def _overall(comparison: Comparison, numbers: Mapping[str, int]) -> Table:

@@ -47,6 +47,7 @@ def reference(**fields: Any) -> Reference:
         variable_update="parameter_server",
         parameter_device="gpu",
         optimizer="sgd",
+        flags="none",
         tensorflow="1.12",
         images_per_sec=200.0,
         published="200",
@@ -98,6 +99,7 @@ class TestMatch:
         [
             *(("precision", "precision"), ("data", "data"), ("XLA", "xla"), ("batch size", "batch_size"), ("TF32", "tf32"), ("steps", "steps")),
             *(("variable update", "variable_update"), ("parameter device", "parameter_device"), ("TensorFlow", "tensorflow"), ("repeats", "repeats")),
+            ("flags", "flags"),
         ],
     )
     def test_what_is_not_stated_is_neither_same_nor_different(self, what: str, field: str) -> None:
@@ -256,7 +258,7 @@ class TestAgainst:
         (row,) = compare([measured], CONDITIONS, published, against=["tf_org_dgx1"]).rows
         assert row.ratio == 1.0
         assert [difference.what for difference in row.match.differences] == ["TensorFlow"]
-        assert row.match.unstated == ("XLA",)
+        assert row.match.unstated == ("XLA", "flags")
 
 
 MODELS = ("alexnet", "resnet50", "vgg16", "inception3")

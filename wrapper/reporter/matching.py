@@ -190,8 +190,7 @@ def _pairs(summary: Summary, conditions: Conditions, reference: Reference) -> It
     if case.variable_update == reference.variable_update == "parameter_server":
         yield "parameter device", _parameter_device(case), reference.parameter_device
     yield "optimizer", _optimizer(case), reference.optimizer
-    if reference.flags is not None or _other_flags(case) != "none":
-        yield "flags", _other_flags(case), reference.flags
+    yield "flags", _other_flags(case), reference.flags
     stated = reference.tensorflow
     # a source that says "1.15" means any 1.15
     yield "TensorFlow", stated if stated and f"{conditions.tensorflow}.".startswith(f"{stated}.") else conditions.tensorflow or None, stated
