@@ -237,7 +237,7 @@ class TestCompare:
     def test_turing_pascal_and_ampere_at_once_fit_the_terminal(self, report: Report, command: Command) -> None:
         models = {"resnet50": 290.0, "resnet152": 110.0, "inception3": 194.0, "inception4": 80.0, "vgg16": 170.0, "alexnet": 4300.0}
         mine = report("mine", {model: [figure] * 3 for model, figure in models.items()})
-        code, printed = command("compare", mine, "--against", "RTX 2080 Ti", "GTX 1080 Ti", "A100")
+        code, printed = command("compare", mine, "--against", "RTX 2080 Ti", "--against", "GTX 1080 Ti,A100")
         assert code == 0
         table, _, sources = printed.partition("\nSources\n")
         assert max(map(len, table.splitlines())) <= 120
@@ -304,6 +304,15 @@ class TestCompare:
         assert code == 0
         assert re.search(r"100\.0 ± \d\.\d % +same conditions", printed)
         assert "lambda_blog_2019_03" in printed
+
+    def test_the_order_of_options_and_reports_does_not_matter(self, report: Report, command: Command) -> None:
+        a, b = report("a", {"resnet50": [100.0]}), report("b", {"resnet50": [110.0]})
+        first, second = ("--against", "lambda_blog_2019_03"), ("--against", "tf_org_dgx1, tf_org_gce")
+        for reports in ((a,), (a, b)):
+            code, expected = command("compare", *reports, *first, *second)
+            assert code == 0 and "Tesla P100" in expected and "Tesla K80" in expected and "GeForce RTX 2080 Ti" in expected
+            for given in ((*first, *second, *reports), (*first, *reports, *second)):
+                assert command("compare", *given) == (0, expected)
 
     def test_a_folder_of_reports_stands_for_all_of_them(self, report: Report, command: Command, tmp_path: Path) -> None:
         report("a", {"resnet50": [100.0]})

@@ -91,7 +91,12 @@ def _add_compare(command: argparse.ArgumentParser) -> None:
 
 def _add_against(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--against", action="extend", nargs="+", default=[], metavar="SOURCE_OR_GPU", help="such as tf_org_dgx1, 'RTX 2080 Ti' or V100"
+        "--against",
+        type=_listed,
+        action="extend",
+        default=[],
+        metavar="SOURCE_OR_GPU,...",
+        help="such as tf_org_dgx1, 'RTX 2080 Ti', V100 or CPU; may be repeated",
     )
     command.add_argument("--baseline", type=_text, metavar="NAME_OR_DIR", help="another report, or a directory of logs, to compare with")
     command.add_argument("--strict", action="store_true", help="keep only references whose conditions are all stated and the same")
@@ -250,6 +255,10 @@ def _text(text: str) -> str:
     if not text.strip():
         raise argparse.ArgumentTypeError("nothing is given; is a shell variable unset?")
     return text
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(_text(part).strip() for part in text.split(","))
 
 
 def _place(text: str) -> str:
