@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from wrapper.arguments import HOME
+from wrapper.argument_types import HOME
 from wrapper.bootstrapper.host import gpus_present
 from wrapper.bootstrapper.setup import Wish, choose, prepare
 from wrapper.bootstrapper.source import Source

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 from filelock import FileLock, Timeout
 
-from wrapper.arguments import HOME
+from wrapper.argument_types import HOME
 from wrapper.bootstrapper.address import DEFAULT_ADDRESS
 from wrapper.bootstrapper.proven import NO_ENVIRONMENT, OK, Outcome, Proof, add, broken, is_settled, load_proven, renew, save_proven
 from wrapper.bootstrapper.release import Release, load_releases, resolve_release

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from wrapper.process import Execution
 from wrapper.reporter.analysis import Summary
 from wrapper.reporter.comparison import compare
 from wrapper.reporter.matching import Conditions, references_from
-from wrapper.reporter.reference import load_sources, published_sweeps
+from wrapper.reporter.reference import load_references, load_sources, published_sweeps
 from wrapper.reporter.store import Session, Trial, append_trial, write_session
 from wrapper.runner.sweep import Case
 
@@ -153,7 +154,13 @@ class TestReferences:
         assert {(row["mode"], row["batch_size"]) for row in rows} == {("forward only", "384")}
         assert all(row["source_title"] == load_sources()[row["source"]].title for row in rows)
 
-    @pytest.mark.parametrize("asked", [("--gpu", "RTX 2080 Tie"), ("--model", "resnet5"), ("--source", "nobody")])
+    def test_the_sources_are_listed_with_how_many_figures_each_has(self, command: Command) -> None:
+        code, printed = command("references", "--sources")
+        figures = Counter(one.source for one in load_references())
+        assert code == 0
+        assert {line.split()[0]: int(line.split()[1]) for line in printed.splitlines()[1:] if not line.startswith(" ")} == figures
+
+    @pytest.mark.parametrize("asked", [("--gpu", "RTX 2070"), ("--gpu", "RTX 2080 Tie"), ("--model", "resnet5"), ("--source", "nobody")])
     def test_what_does_not_exist_is_refused(self, asked: tuple[str, str], command: Command) -> None:
         code, printed = command("references", *asked)
         assert code == 2

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import errno
-import math
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import wrapper
+from wrapper.argument_types import HOME, given_path, given_place, given_text
+from wrapper.comparison_arguments import add_compare, add_references, add_report
 from wrapper.errors import UsageError
 from wrapper.runner.quoting import shown
 
 if TYPE_CHECKING:
     from wrapper.bootstrapper.setup import Wish
     from wrapper.opening import Request
-
-# an installed copy, which has no project around it, works where it is called
-PROJECT = Path(wrapper.__file__).parents[1]
-HOME = PROJECT if (PROJECT / "setup.py").exists() else Path()
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,9 +30,9 @@ def parser() -> argparse.ArgumentParser:
     _add_wish(run)
     _add_sweep(run)
     _add_conduct(run)
-    run.add_argument("--resume", type=_path, metavar="DIR", help="go on with the sweep whose report is in DIR")
+    run.add_argument("--resume", type=given_path, metavar="DIR", help="go on with the sweep whose report is in DIR")
     run.add_argument("--retry", type=int, action="append", metavar="INDEX", help="with --resume: run this trial again; may be repeated")
-    run.add_argument("--as-published", type=_text, metavar="SOURCE", help="repeat the conditions of a published source, such as tf_org_dgx1")
+    run.add_argument("--as-published", type=given_text, metavar="SOURCE", help="repeat the conditions of a published source, such as tf_org_dgx1")
     run.add_argument("--dry-run", action="store_true", help="print the plan with every command line, and start nothing")
     noise = commands.add_parser("noise", allow_abbrev=False, help="run one case against itself, and say how small a difference can be told apart")
     _add_wish(noise)
@@ -56,88 +51,48 @@ def parser() -> argparse.ArgumentParser:
     doctor.add_argument("--deep", action="store_true", help="import each TensorFlow that is found, and see whether it sees the GPU")
     doctor.add_argument("--json", action="store_true", help="print the findings as JSON")
     commands.add_parser("releases", allow_abbrev=False, help="list the TensorFlow releases, and which of them this machine can run")
-    _add_report(commands.add_parser("report", allow_abbrev=False, help="make a report again from its records"))
-    _add_compare(commands.add_parser("compare", allow_abbrev=False, help="compare reports or logs with published figures or with a report"))
-    _add_references(commands.add_parser("references", allow_abbrev=False, help="list published figures with their conditions and sources"))
+    add_report(commands.add_parser("report", allow_abbrev=False, help="make a report again from its records"))
+    add_compare(commands.add_parser("compare", allow_abbrev=False, help="compare reports or logs with published figures or with a report"))
+    add_references(commands.add_parser("references", allow_abbrev=False, help="list published figures with their conditions and sources"))
     imports = commands.add_parser("import", allow_abbrev=False, help="read other people's logs, and say which figures can be believed")
-    imports.add_argument("paths", type=_path, nargs="+", metavar="PATH", help="a log, or a directory that is searched for logs")
-    imports.add_argument("--csv", type=_path, metavar="FILE", help="write a row for each log")
+    imports.add_argument("paths", type=given_path, nargs="+", metavar="PATH", help="a log, or a directory that is searched for logs")
+    imports.add_argument("--csv", type=given_path, metavar="FILE", help="write a row for each log")
     verify = commands.add_parser("verify", allow_abbrev=False, help="recompute a report from its logs; exits with 1 when something does not hold")
-    verify.add_argument("directory", type=_path, metavar="DIR")
+    verify.add_argument("directory", type=given_path, metavar="DIR")
     merge = commands.add_parser("merge", allow_abbrev=False, help="put reports of several machines side by side")
-    merge.add_argument("directories", type=_path, nargs="+", metavar="DIR")
+    merge.add_argument("directories", type=given_path, nargs="+", metavar="DIR")
     site = commands.add_parser("site", allow_abbrev=False, help="make a static site of reports")
-    site.add_argument("out", type=_path, metavar="OUT", help="the directory to make it in")
-    site.add_argument("directories", type=_path, nargs="+", metavar="DIR", help="a report, a directory of reports, or one of other people's logs")
-    return top
-
-
-def _add_report(command: argparse.ArgumentParser) -> None:
-    command.add_argument("directory", type=_path, metavar="DIR")
-    command.add_argument("--block", action="store_true", help="print only a block of Markdown to paste into an issue or a forum")
-    command.add_argument("--price", type=float, metavar="AMOUNT", help="what the hardware cost, for images per unit of price")
-    command.add_argument("--kwh", type=float, metavar="AMOUNT", help="what a kilowatt-hour costs, for the energy of an image")
-    command.add_argument("--per-hour", type=float, metavar="AMOUNT", help="what an hour of the machine costs, as clouds rent it")
-    _add_against(command)
-
-
-def _add_compare(command: argparse.ArgumentParser) -> None:
-    command.add_argument("compared", type=_path, nargs="+", metavar="REPORT", help="a report's directory, or a log or a directory of logs")
-    _add_against(command)
-    command.add_argument("--fail-below", type=_ratio, metavar="RATIO", help="such as 0.95: exit with 5 when a case is slower than this")
-    command.add_argument("--junit", type=_path, metavar="FILE", help="with --fail-below: write the outcome as JUnit XML")
-    command.add_argument("--json", type=_path, metavar="FILE", help="write the means as continuous-benchmark actions read them")
-
-
-def _add_against(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--against",
-        type=_listed,
-        action="extend",
-        default=[],
-        metavar="SOURCE_OR_GPU,...",
-        help="such as tf_org_dgx1, 'RTX 2080 Ti', V100 or CPU; may be repeated",
+    site.add_argument("out", type=given_path, metavar="OUT", help="the directory to make it in")
+    site.add_argument(
+        "directories", type=given_path, nargs="+", metavar="DIR", help="a report, a directory of reports, or one of other people's logs"
     )
-    command.add_argument("--baseline", type=_text, metavar="NAME_OR_DIR", help="another report, or a directory of logs, to compare with")
-    command.add_argument("--strict", action="store_true", help="keep only references whose conditions are all stated and the same")
-    command.add_argument("--reports", type=_path, default=HOME / "reports", metavar="DIR", help="where a --baseline is found by its name")
-
-
-def _add_references(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--gpu", type=_text, metavar="NAME", help="a GPU or a family, such as 'RTX 2080 Ti' or V100")
-    command.add_argument("--model", type=_text, metavar="NAME")
-    command.add_argument("--source", type=_text, metavar="NAME")
-    command.add_argument("--precision", choices=("fp32", "fp16"))
-    command.add_argument("--batch-size", type=int, metavar="N", help="per device")
-    command.add_argument("--devices", type=int, metavar="N", help="0: the CPU")
-    command.add_argument("--mode", choices=("training", "forward-only"))
-    command.add_argument("--csv", type=_path, metavar="FILE", help="write the rows with all their conditions")
+    return top
 
 
 def _add_wish(command: argparse.ArgumentParser, *, demo: bool = True) -> None:
     group = command.add_argument_group("what to run on")
     group.add_argument(
         "--tensorflow",
-        type=_text,
+        type=given_text,
         metavar="RELEASE",
         help="such as 1.12.0 or 2.21 (default: what --environment names, else the newest that this machine's Pythons serve)",
     )
     source = group.add_mutually_exclusive_group()
     source.add_argument(
         "--environment",
-        type=_place,
+        type=given_place,
         metavar="KIND[:NAME]",
         help="where TensorFlow comes from: locked (default: made from the release's lock), python:PATH, conda (made for the release), conda:NAME,"
         " docker[:IMAGE] or podman[:IMAGE]; what is named is used as it is, and the release is read from it",
     )
-    source.add_argument("--python", type=_place, metavar="PATH", help="the short form of --environment python:PATH")
+    source.add_argument("--python", type=given_place, metavar="PATH", help="the short form of --environment python:PATH")
     group.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="default: the GPU where there is one")
     group.add_argument(
-        "--upstream", type=_text, metavar="ADDRESS", help="a mirror, a clone or a git bundle of tensorflow/benchmarks (also TFCNN_UPSTREAM)"
+        "--upstream", type=given_text, metavar="ADDRESS", help="a mirror, a clone or a git bundle of tensorflow/benchmarks (also TFCNN_UPSTREAM)"
     )
     group.add_argument(
         "--vendor",
-        type=_path,
+        type=given_path,
         default=HOME / "vendor",
         metavar="DIR",
         help="where upstream and environments are kept (default: the project's vendor/)",
@@ -149,7 +104,9 @@ def _add_wish(command: argparse.ArgumentParser, *, demo: bool = True) -> None:
 
 
 def _add_conduct(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--reports", type=_path, default=HOME / "reports", metavar="DIR", help="where reports go (default: the project's reports/)")
+    command.add_argument(
+        "--reports", type=given_path, default=HOME / "reports", metavar="DIR", help="where reports go (default: the project's reports/)"
+    )
     command.add_argument("--unproven-device", action="store_true", help="start although TensorFlow sees too few GPUs; trials are judged all the same")
     command.add_argument("--no-telemetry", action="store_true", help="sample nothing while trials run")
     command.add_argument("--wait-idle", action="store_true", help="wait until nobody else computes on the devices and the host")
@@ -158,33 +115,33 @@ def _add_conduct(command: argparse.ArgumentParser) -> None:
 def _add_sweep(command: argparse.ArgumentParser) -> None:
     group = command.add_argument_group("what to run", "Each of these stands for the key of the same name in a sweep file, and goes over it.")
     group.add_argument(
-        "--sweep", type=_text, metavar="NAME_OR_FILE", help="all (default with a GPU), cpu (default without), official, smoke, or a YAML file"
+        "--sweep", type=given_text, metavar="NAME_OR_FILE", help="all (default with a GPU), cpu (default without), official, smoke, or a YAML file"
     )
     group.add_argument(
         "--models",
-        type=_text,
+        type=given_text,
         metavar="MODEL=BATCH,...",
         help="such as resnet50=64,vgg16=32; a batch size is per device, and may be left out where the sweep has it",
     )
     group.add_argument("--repeats", type=int, metavar="N", help="trials of each case (default 3)")
     group.add_argument("--steps", type=int, metavar="N", help="timed steps of a trial (default: the sweep's)")
     group.add_argument("--warmup-steps", type=int, metavar="N", help="steps before the timed ones (default: the sweep's)")
-    group.add_argument("--devices", type=_text, metavar="N,...", help="how many devices; several numbers make several cases")
-    group.add_argument("--precisions", type=_text, metavar="P,...", help="fp32, fp16 or both")
+    group.add_argument("--devices", type=given_text, metavar="N,...", help="how many devices; several numbers make several cases")
+    group.add_argument("--precisions", type=given_text, metavar="P,...", help="fp32, fp16 or both")
     group.add_argument("--xla", choices=("off", "on", "both"), help="XLA's automatic clustering")
     group.add_argument("--forward-only", action="store_true", default=None, help="inference instead of training")
-    group.add_argument("--variable-update", type=_text, metavar="WAY", help="parameter_server, replicated or independent")
-    group.add_argument("--data-dir", type=_place, metavar="DIR", help="real data (default: upstream's synthetic data)")
-    group.add_argument("--data-name", type=_text, metavar="NAME", help="upstream's data set: imagenet, cifar10, coco or librispeech")
-    group.add_argument("--flag", type=_text, action="append", metavar="NAME=VALUE", help="one more upstream flag; may be repeated")
+    group.add_argument("--variable-update", type=given_text, metavar="WAY", help="parameter_server, replicated or independent")
+    group.add_argument("--data-dir", type=given_place, metavar="DIR", help="real data (default: upstream's synthetic data)")
+    group.add_argument("--data-name", type=given_text, metavar="NAME", help="upstream's data set: imagenet, cifar10, coco or librispeech")
+    group.add_argument("--flag", type=given_text, action="append", metavar="NAME=VALUE", help="one more upstream flag; may be repeated")
     group.add_argument(
-        "--until", type=_text, metavar="PERCENT", help="such as 1%%: repeat until each case's 95 %% interval is within this of its mean"
+        "--until", type=given_text, metavar="PERCENT", help="such as 1%%: repeat until each case's 95 %% interval is within this of its mean"
     )
     group.add_argument("--max-repeats", type=int, metavar="N", help="with --until or --budget: no more repeats than this (default 20)")
     group.add_argument(
-        "--budget", type=_text, metavar="DURATION", help="such as 30m: plan steps and repeats so that the whole sweep fits, and keep to it"
+        "--budget", type=given_text, metavar="DURATION", help="such as 30m: plan steps and repeats so that the whole sweep fits, and keep to it"
     )
-    group.add_argument("--time-limit", type=_text, metavar="DURATION", help="for one trial, such as 30m or 2h (default 2h)")
+    group.add_argument("--time-limit", type=given_text, metavar="DURATION", help="for one trial, such as 30m or 2h (default 2h)")
 
 
 def request(options: argparse.Namespace, given: list[str], keys: dict[str, Any], **more: Any) -> Request:
@@ -248,41 +205,6 @@ def overrides(options: argparse.Namespace) -> dict[str, Any]:
         pairs = [text.removeprefix("--").partition("=") for text in options.flag]
         keys_set["flags"] = {name: value if equals else "true" for name, equals, value in pairs}
     return keys_set
-
-
-def _text(text: str) -> str:
-    """A shell variable that is not set arrives as nothing, which must not be taken for "not given"."""
-    if not text.strip():
-        raise argparse.ArgumentTypeError("nothing is given; is a shell variable unset?")
-    return text
-
-
-def _listed(text: str) -> tuple[str, ...]:
-    return tuple(_text(part).strip() for part in text.split(","))
-
-
-def _place(text: str) -> str:
-    try:
-        Path(_text(text)).exists()
-    except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            raise argparse.ArgumentTypeError(f"{shown(text)}: {error.strerror}") from None
-    return text
-
-
-def _path(text: str) -> Path:
-    return Path(_place(text))
-
-
-def _ratio(text: str) -> float:
-    """A bound that a figure can fall below; every comparison with nan would pass."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a ratio above zero, such as 0.95")
-    return value
 
 
 def _models(text: str) -> dict[str, tuple[int | str, ...]]:

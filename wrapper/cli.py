@@ -175,7 +175,8 @@ def _references(options: argparse.Namespace, console: Console, given: list[str])
 
     wanted = {name: getattr(options, name) for name in ("gpu", "model", "source", "precision", "batch_size", "devices")}
     found = select(load_references(), **wanted, mode=options.mode and options.mode.replace("-", " "))
-    console.show(views.references_parts(found, load_sources()))
+    show = views.sources_parts if options.sources else views.references_parts
+    console.show(show(found, load_sources()))
     if options.csv:
         write_text_atomically(options.csv, comparing.references_csv(found, load_sources()))
     return EXIT_OK

@@ -35,6 +35,13 @@ def references_parts(references: Sequence[Reference], sources: Mapping[str, Sour
     yield from _sources(numbers, sources)
 
 
+def sources_parts(references: Sequence[Reference], sources: Mapping[str, Source]) -> Parts:
+    """The sources of published figures, with how many each has."""
+    numbers = Counter(one.source for one in references)
+    rows = ((name, str(number), f"{sources[name].title}, {sources[name].published or 'no date'}") for name, number in sorted(numbers.items()))
+    yield table(("Source", "Figures", "Title and date"), rows, "lrl")
+
+
 def import_parts(imported: Imported, reports: Sequence[ImportedReport]) -> Parts:
     """The cases that can be compared, then what was read, believed and refused."""
     for report in reports:

@@ -240,8 +240,15 @@ class TestAgainst:
         assert [(unmatched.against, unmatched.reason) for unmatched in comparison.unmatched] == [("NVIDIA H200", "no published figure of resnet50")]
 
     def test_a_name_that_is_nothing_is_refused(self, published: tuple[Reference, ...]) -> None:
-        with pytest.raises(UsageError, match="neither a source nor a GPU"):
-            compare([summary()], CONDITIONS, published, against=["RTX 2080Ti"])
+        for name, near in (("RTX 2080Ti", "RTX 2080 Ti"), ("tf_org_dgx", "tf_org_dgx1"), ("Turin", "Turing")):
+            with pytest.raises(UsageError, match="neither a source nor a GPU") as refused:
+                compare([summary()], CONDITIONS, published, against=[name])
+            assert near in (refused.value.remedy or "")
+
+    def test_a_cpu_beside_published_cpus(self, published: tuple[Reference, ...]) -> None:
+        conditions = Conditions(name="mine", gpu="CPU Ryzen 9 3900X", tensorflow="2.21.0", tf32=False)
+        rows = compare([summary("resnet50", 32, 5.0, device="cpu")], conditions, published, against=["CPU"]).rows
+        assert rows and all(row.reference.gpu.startswith("CPU ") for row in rows)
 
     def test_turing_pascal_and_ampere_by_hand(self, published: tuple[Reference, ...]) -> None:
         comparison = compare([summary(mean=294.0)], CONDITIONS, published, against=["lambda_blog_2019_03", "tf_org_dgx1", "A100-SXM4-40GB"])

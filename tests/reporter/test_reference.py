@@ -7,6 +7,7 @@ import importlib.util
 import time
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -238,6 +239,10 @@ class TestNames:
         assert gpu_names("A100") == {"A100-SXM4-40GB", "A100-PCIE-40GB"}
         assert gpu_names("rtx 2080") == {"GeForce RTX 2080"}
 
+    def test_an_architecture_gathers_its_gpus_and_the_cpus(self) -> None:
+        assert {"GeForce RTX 2080 Ti", "Tesla T4"} < gpu_names("Turing")
+        assert all(name.startswith("CPU ") for name in gpu_names("cpu")) and len(gpu_names("cpu")) == 4
+
     def test_an_unknown_name_is_refused_with_its_neighbours(self) -> None:
         with pytest.raises(UsageError, match="2080 Ti"):
             gpu_names("RTX 2080Ti")
@@ -253,8 +258,29 @@ class TestSelect:
     def test_by_nothing_is_everything(self, references: tuple[Reference, ...]) -> None:
         assert select(references) == references
 
-    def test_a_gpu_without_figures_is_known_and_empty(self, references: tuple[Reference, ...]) -> None:
-        assert select(references, gpu="NVIDIA H200") == ()
+    @pytest.mark.parametrize(
+        ("asked", "near"),
+        [
+            ({"gpu": "RTX 2070"}, "GeForce RTX 2070 with Max-Q Design, "),
+            ({"gpu": "RTX 2080 Tie"}, "GeForce RTX 2080 Ti"),
+            ({"gpu": "NVIDIA H200"}, "A100-PCIE-40GB"),
+            ({"model": "resnet5"}, "resnet50"),
+            ({"source": "tf_org_dgx2"}, "tf_org_dgx1"),
+            ({"batch_size": 63}, "64"),
+        ],
+    )
+    def test_where_nothing_is_the_nearest_is_named(self, references: tuple[Reference, ...], asked: dict[str, Any], near: str) -> None:
+        with pytest.raises(UsageError) as refused:
+            select(references, **asked)
+        assert str(*asked.values()) in refused.value.what and near in (refused.value.remedy or "")
+
+    def test_what_nothing_has_together_is_counted_without_each(self, references: tuple[Reference, ...]) -> None:
+        with pytest.raises(UsageError, match="all that is asked for") as refused:
+            select(references, source="tf_org_dgx1", precision="fp16")
+        fp16, source = (
+            sum(getattr(one, field) == value for one in references) for field, value in (("precision", "fp16"), ("source", "tf_org_dgx1"))
+        )
+        assert refused.value.remedy == f"There are {fp16} without --source, {source} without --precision"
 
     @pytest.mark.parametrize("asked", [{"model": "resnet5"}, {"source": "tf_org"}, {"mode": "inference"}, {"precision": "tf32"}, {"gpu": "GTX 9"}])
     def test_what_does_not_exist_is_refused(self, references: tuple[Reference, ...], asked: dict[str, str]) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from wrapper.errors import UsageError
 from wrapper.reporter.analysis import Summary
 from wrapper.reporter.matching import ORDER, Conditions, Match, match, measures_the_same, obstacles, refuse_demo
-from wrapper.reporter.reference import Reference, gpu_names
+from wrapper.reporter.reference import Reference, gpu_names, load_gpus, names_of_gpus, nearest
 from wrapper.runner.sweep import Case
 
 
@@ -89,12 +89,12 @@ def compare(
         summaries: of the report's cases; one without a mean is listed as missing.
         conditions: of the report.
         references: published ones, or those of `references_from`.
-        against: sources, GPUs or GPU families to compare with; empty: all references.
+        against: sources, and names of GPUs and CPUs that `gpu_names` knows, to compare with; empty: all references.
         strict: keep only references whose `STRICT` conditions are stated and equal.
 
     Raises:
         FatalError: the report is a demo.
-        UsageError: an entry of `against` is neither a source nor a GPU.
+        UsageError: an entry of `against` is neither a source nor such a name.
     """
     refuse_demo(conditions)
     chosen = _chosen(references, against)
@@ -181,7 +181,8 @@ def _chosen(references: Sequence[Reference], against: Sequence[str]) -> dict[str
         try:
             names = frozenset({entry}) if entry in present else gpu_names(entry)
         except UsageError as error:
-            raise UsageError(f"{entry!r} is neither a source nor a GPU of the references", error.remedy) from error
+            known = (*sources, *present, *names_of_gpus(load_gpus()))
+            raise UsageError(f"{entry!r} is neither a source nor a GPU or CPU of the references", nearest(entry, known)) from error
         chosen[entry] = tuple(reference for reference in references if reference.gpu in names)
     return chosen
 

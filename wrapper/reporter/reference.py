@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -135,20 +135,34 @@ def canonical_gpu(name: str, gpus: Sequence[GpuModel] | None = None) -> str | No
     return names.get(_bare(name))
 
 
+def names_of_gpus(gpus: Iterable[GpuModel]) -> dict[str, frozenset[str]]:
+    """Every name that stands for a GPU, for the members of a family ("V100") or of an architecture ("Turing"), or for the CPUs ("CPU"), with the
+    canonical names of those that it stands for."""
+    names: dict[str, frozenset[str]] = {}
+    for gpu in gpus:
+        for name in filter(None, (gpu.gpu, *gpu.aliases, gpu.family, gpu.architecture)):
+            names[name] = names.get(name, frozenset()) | {gpu.gpu}
+    return names
+
+
 def gpu_names(name: str, gpus: Sequence[GpuModel] | None = None) -> frozenset[str]:
-    """The canonical names that a name given by the user stands for: one GPU, or the members of a family ("V100").
+    """The canonical names that a name given by the user stands for, by `names_of_gpus`.
 
     Raises:
-        UsageError: the name stands for no GPU of the table; with those that are spelled nearly so.
+        UsageError: the name stands for nothing in the table; with those that are spelled nearly so.
     """
-    gpus = load_gpus() if gpus is None else gpus
-    family = frozenset(gpu.gpu for gpu in gpus if gpu.family and _bare(gpu.family) == _bare(name))
-    canonical = canonical_gpu(name, gpus)
-    if not family and canonical is None:
-        bare = {_bare(alias): alias for gpu in gpus for alias in (gpu.gpu, *gpu.aliases)}
-        near = [bare[match] for match in difflib.get_close_matches(_bare(name), bare, n=3)]
-        raise UsageError(f"no GPU of the references is named {name!r}", f"Near it: {', '.join(near)}" if near else "")
-    return family | ({canonical} if canonical else frozenset())
+    names = names_of_gpus(load_gpus() if gpus is None else gpus)
+    found = frozenset[str]().union(*(members for known, members in names.items() if _bare(known) == _bare(name)))
+    if not found:
+        raise UsageError(f"no GPU or CPU of the references is named {name!r}", nearest(name, names))
+    return found
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """In words: the three known names that hold the name or are spelled nearly so, or all where none is."""
+    bare = {_bare(one): one for one in known}
+    near = dict.fromkeys([*(one for one in bare if _bare(name) in one), *difflib.get_close_matches(_bare(name), bare, n=3)])
+    return f"Near it: {', '.join(bare[one] for one in [*near][:3])}" if near else f"Known: {', '.join(bare.values())}"
 
 
 def select(
@@ -170,21 +184,28 @@ def select(
         mode: "training" or "forward only".
 
     Raises:
-        UsageError: an unknown GPU, model, source, precision or mode, with what is known.
+        UsageError: an unknown GPU, model, source, precision or mode, with those that are spelled nearly so; or nothing has all the values.
     """
     references = tuple(references)
-    wanted = {"model": model, "source": source, "precision": precision, "mode": mode, "batch_size": batch_size, "devices": devices}
-    wanted = {field: value for field, value in wanted.items() if value is not None}
-    for field, value in wanted.items():
-        known = sorted({known for reference in references if isinstance(known := getattr(reference, field), str)})
-        if isinstance(value, str) and value not in known:
-            raise UsageError(f"no reference has the {field} {value!r}", f"Known: {', '.join(known)}")
-    names = gpu_names(gpu) if gpu is not None else None
-    return tuple(
-        reference
-        for reference in references
-        if (names is None or reference.gpu in names) and all(getattr(reference, field) == value for field, value in wanted.items())
-    )
+    given = {"gpu": gpu, "model": model, "source": source, "precision": precision, "mode": mode, "batch_size": batch_size, "devices": devices}
+    wanted: dict[str, frozenset[object]] = {field: frozenset({value}) for field, value in given.items() if value is not None}
+    if gpu is not None:
+        wanted["gpu"] = gpu_names(gpu)
+    for field, values in wanted.items():
+        known = {getattr(reference, field) for reference in references} - {None}
+        if not known & values:
+            name = "GPU" if field == "gpu" else field.replace("_", " ")
+            raise UsageError(f"no published figure has the {name} {given[field]!r}", nearest(str(given[field]), map(str, sorted(known))))
+    found = _having(references, wanted)
+    if not found:
+        counts = {field: len(_having(references, {other: wanted[other] for other in wanted if other != field})) for field in wanted}
+        parts = (f"{number} without --{field.replace('_', '-')}" for field, number in counts.items())
+        raise UsageError("no published figure has all that is asked for", f"There are {', '.join(parts)}")
+    return found
+
+
+def _having(references: Iterable[Reference], wanted: Mapping[str, Collection[object]]) -> tuple[Reference, ...]:
+    return tuple(reference for reference in references if all(getattr(reference, field) in values for field, values in wanted.items()))
 
 
 def published_sweeps(data: Path = DATA) -> dict[str, PublishedSweeps]:

@@ -1,0 +1,53 @@
+"""The options of the commands that run nothing and set figures beside each other."""
+
+from __future__ import annotations
+
+import argparse
+
+from wrapper.argument_types import HOME, given_list, given_path, given_ratio, given_text
+
+
+def add_report(command: argparse.ArgumentParser) -> None:
+    command.add_argument("directory", type=given_path, metavar="DIR")
+    command.add_argument("--block", action="store_true", help="print only a block of Markdown to paste into an issue or a forum")
+    command.add_argument("--price", type=float, metavar="AMOUNT", help="what the hardware cost, for images per unit of price")
+    command.add_argument("--kwh", type=float, metavar="AMOUNT", help="what a kilowatt-hour costs, for the energy of an image")
+    command.add_argument("--per-hour", type=float, metavar="AMOUNT", help="what an hour of the machine costs, as clouds rent it")
+    _add_against(command)
+
+
+def add_compare(command: argparse.ArgumentParser) -> None:
+    command.add_argument("compared", type=given_path, nargs="+", metavar="REPORT", help="a report's directory, or a log or a directory of logs")
+    _add_against(command)
+    command.add_argument("--fail-below", type=given_ratio, metavar="RATIO", help="such as 0.95: exit with 5 when a case is slower than this")
+    command.add_argument("--junit", type=given_path, metavar="FILE", help="with --fail-below: write the outcome as JUnit XML")
+    command.add_argument("--json", type=given_path, metavar="FILE", help="write the means as continuous-benchmark actions read them")
+
+
+def _add_against(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--against",
+        type=given_list,
+        action="extend",
+        default=[],
+        metavar="SOURCE_OR_GPU,...",
+        help="a source (see tfcnn references --sources), a GPU, a family or an architecture, such as tf_org_dgx1, 'RTX 2080 Ti', V100 or Turing; or "
+        "CPU; may be repeated",
+    )
+    command.add_argument("--baseline", type=given_text, metavar="NAME_OR_DIR", help="another report, or a directory of logs, to compare with")
+    command.add_argument("--strict", action="store_true", help="keep only references whose conditions are all stated and the same")
+    command.add_argument("--reports", type=given_path, default=HOME / "reports", metavar="DIR", help="where a --baseline is found by its name")
+
+
+def add_references(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--gpu", type=given_text, metavar="NAME", help="a GPU, a family or an architecture, such as 'RTX 2080 Ti', V100 or Turing; or CPU"
+    )
+    command.add_argument("--model", type=given_text, metavar="NAME")
+    command.add_argument("--source", type=given_text, metavar="NAME", help="such as tf_org_dgx1; --sources lists them")
+    command.add_argument("--sources", action="store_true", help="list the sources of the figures instead of the figures")
+    command.add_argument("--precision", choices=("fp32", "fp16"))
+    command.add_argument("--batch-size", type=int, metavar="N", help="per device")
+    command.add_argument("--devices", type=int, metavar="N", help="0: the CPU")
+    command.add_argument("--mode", choices=("training", "forward-only"))
+    command.add_argument("--csv", type=given_path, metavar="FILE", help="write the rows with all their conditions")
