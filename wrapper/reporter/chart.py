@@ -13,6 +13,7 @@ from wrapper.reporter.analysis import figure
 from wrapper.reporter.content import Report
 from wrapper.reporter.headline import mean_text
 from wrapper.reporter.markdown import clean
+from wrapper.reporter.paths import without_directories
 from wrapper.reporter.store import Trial
 from wrapper.runner.sweep import Case
 
@@ -129,7 +130,7 @@ def lowest(bars: Sequence[Bar]) -> float:
 def _row(number: int, bar: Bar, low: float, end: float) -> dict[str, Any]:
     # Cut here and not by Vega's clip: its clip paths are numbered through a process, and the same picture must be the same bytes.
     interval = {} if bar.mean is None or bar.ci95 is None else {"low": max(low, bar.mean - bar.ci95), "high": min(end, bar.mean + bar.ci95)}
-    return {"row": number, "label": clean(bar.label), "text": clean(bar.text), "mean": bar.mean} | interval
+    return {"row": number, "label": without_directories(clean(bar.label)), "text": clean(bar.text), "mean": bar.mean} | interval
 
 
 def _points(bars: Sequence[Bar]) -> list[dict[str, Any]]:
@@ -137,4 +138,4 @@ def _points(bars: Sequence[Bar]) -> list[dict[str, Any]]:
 
 
 def _wrapped(text: str, characters: int) -> list[str]:
-    return textwrap.wrap(clean(text), characters)
+    return textwrap.wrap(without_directories(clean(text)), characters)

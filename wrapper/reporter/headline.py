@@ -8,6 +8,7 @@ import msgspec
 
 from wrapper.parser.verdict import Warning
 from wrapper.reporter.analysis import Summary
+from wrapper.reporter.paths import short_path
 from wrapper.runner.sweep import Case
 
 _MOST_DECIMALS = 3
@@ -58,12 +59,12 @@ def settings(case: Case) -> dict[str, str]:
         "Devices": f"{case.devices} {case.device.upper()}",
         "Precision": case.precision,
         "XLA": "on" if case.xla else "off",
-        "Data": f"real, {case.data_dir}" if case.data_dir else "synthetic",
+        "Data": f"real, {short_path(case.data_dir)}" if case.data_dir else "synthetic",
         "Data set": case.data_name or "the model's own",
         "Variable update": case.variable_update,
         "Steps": str(case.steps),
         "Warm-up steps": str(case.warmup_steps),
-        "More flags": " ".join(f"--{name}={value}" for name, value in case.flags) or "none",
+        "More flags": " ".join(f"--{name}={short_path(value)}" for name, value in case.flags) or "none",
     }
 
 

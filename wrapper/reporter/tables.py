@@ -1,0 +1,105 @@
+"""What report.md and report.html both show, as text that is not escaped yet. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from wrapper.parser.remedies import WARNINGS
+from wrapper.reporter.analysis import failure, figure
+from wrapper.reporter.content import Report
+from wrapper.reporter.facts import command_lines_by_case, host_rows, known, software_rows
+from wrapper.reporter.store import Session, Trial
+
+MOST_ROWS = 1000
+"""A page with more would be slow to open."""
+_REASON_CHARACTERS = 400
+"""Of a reason that are shown; the whole is in results.json."""
+
+
+class Table(msgspec.Struct, frozen=True):
+    headers: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    """None is shown as a dash."""
+    align: str
+    """A letter for each column, "l" or "r"."""
+
+
+def contents(session: Session, trials: Sequence[Trial], report: Report) -> dict[str, Any]:
+    """The values that both templates use, by name."""
+    facts = ("Part", "What it is")
+    return {
+        "report": report,
+        "created": session.created,
+        "tensorflow": known(session.release, "tensorflow"),
+        "commit": known(session.upstream, "commit"),
+        "ref": known(session.release, "upstream_ref"),
+        "verified": bool(session.release.get("verified")),
+        "failures": _failures(report),
+        "case_warnings": _case_warnings(report),
+        "trial_warnings": _trial_warnings(trials, report),
+        "meanings": meanings(_kinds(report)),
+        "numerics": [(report.labels[one.case], str(report.numerics[one.case])) for one in report.summaries if one.n],
+        "host": Table(facts, host_rows(session.host), "ll"),
+        "software": Table(facts, software_rows(session), "ll"),
+        "commands": [(report.labels[case], lines) for case, lines in command_lines_by_case(trials, session.host).items()],
+        "every_trial": _every_trial(trials, report),
+        "not_listed": f"The first {MOST_ROWS} of {len(trials)} trials; all are in results.json." if len(trials) > MOST_ROWS else "",
+    }
+
+
+def meanings(kinds: Iterable[str]) -> list[tuple[str, str]]:
+    """Each kind of warning once, with what it means."""
+    return [(kind, WARNINGS.get(kind, "not known to this version")) for kind in sorted(set(kinds))]
+
+
+def fitted(text: str, characters: int) -> str:
+    """A text with its end cut off where it is longer."""
+    return text if len(text) <= characters else f"{text[: characters - 1]}…"
+
+
+def _failures(report: Report) -> Table:
+    rows = [
+        (one.index, one.case, one.repeat, one.verdict, _short(one.reason) or None, one.remedy or None, one.place)
+        for one in report.failures[:MOST_ROWS]
+    ]
+    return Table(("Trial", "Case", "Repeat", "Verdict", "Because", "What to do", "Log"), rows, "rlrllll")
+
+
+def _case_warnings(report: Report) -> Table:
+    rows = [(report.labels[case], warning.kind, _short(warning.detail)) for case, found in report.case_warnings.items() for warning in found]
+    return Table(("Case", "Warning", "Because"), rows, "lll")
+
+
+def _trial_warnings(trials: Sequence[Trial], report: Report) -> Table:
+    warned = [(trial, warning) for trial in trials if figure(trial) is not None for warning in trial.judgement.warnings]
+    rows = [(trial.index, report.labels[trial.case], warning.kind, _short(warning.detail), trial.log) for trial, warning in warned[:MOST_ROWS]]
+    return Table(("Trial", "Case", "Warning", "Because", "Log"), rows, "rllll")
+
+
+def _every_trial(trials: Sequence[Trial], report: Report) -> Table:
+    rows = [
+        (
+            trial.index,
+            report.labels[trial.case],
+            trial.repeat,
+            None if (value := figure(trial)) is None else f"{value:.2f}",
+            failure(trial) or "ok",
+            trial.log,
+            None if value is None else trial.judgement.total_line,
+            f"{trial.execution.seconds:.1f}",
+        )
+        for trial in trials[:MOST_ROWS]
+    ]
+    return Table(("Trial", "Case", "Repeat", "Total images/sec", "Verdict", "Log", "Line", "Seconds"), rows, "rlrrllrr")
+
+
+def _short(text: str) -> str:
+    return fitted(text, _REASON_CHARACTERS)
+
+
+def _kinds(report: Report) -> Iterator[str]:
+    yield from (warning.kind for found in report.case_warnings.values() for warning in found)
+    yield from (kind for summary in report.summaries for kind in summary.warnings)
