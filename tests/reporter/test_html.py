@@ -362,7 +362,7 @@ def test_a_block_is_short_and_has_the_command(make_session: Any, make_trial: Any
     assert text.count("\n") <= MOST_LINES
     assert "\n```\ntfcnn run --tensorflow 1.12.0\n```\n" in text
     assert ("DEMO" in text) == demo
-    assert "69 cases, of which the first 20 are shown" in text
+    assert "69 cases, of which the first 15 are shown" in text
 
 
 def test_a_block_stays_one(make_session: Any, make_trial: Any) -> None:

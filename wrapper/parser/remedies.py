@@ -1,4 +1,4 @@
-"""What to do next, a sentence for each verdict."""
+"""What to do next, a sentence for each verdict, and what each kind of warning means."""
 
 from __future__ import annotations
 
@@ -26,6 +26,26 @@ REMEDIES = {
     "disagrees": "Remove what changes upstream's run (an extra flag, an old training directory), or ask for what it ran.",
     "failed": "Read the log, at the line given where one is.",
 }
+
+WARNINGS = {
+    "busy_device": "another process used the GPU during the trial, so the figure may be too low",
+    "clock_disagrees": "upstream's total and the speed at which its step lines came are further apart than the timing explains",
+    "coarse_total": "the run was so short that upstream's own clock knows its total only roughly; more steps make it sure",
+    "drift": "the speed rose or fell in the course of the trial or from repeat to repeat, so the mean depends on how long was measured",
+    "incomplete": "the sweep was stopped before all its trials had run",
+    "link_degraded": "the GPU's PCIe link ran narrower or slower than the GPU can",
+    "memory_pressure": "TensorFlow reported that memory was short; the trial ended well, but may have been slowed down",
+    "nan_loss": "the loss became not a number: the speed is valid, the training is not",
+    "numerics": "the first losses of the repeats differ, so they did not compute the same",
+    "slow_first_repeat": "the first repeat was clearly slower than the others, as on a cold machine",
+    "telemetry_lost": "the GPU's readings during the trial could not be kept, so nothing is known of clock, power and heat",
+    "throttled": "the GPU was held below its clock by heat or power for a part of the timed steps",
+    "too_few": "fewer repeats than it takes to know the spread",
+    "unclean_exit": "upstream did not end cleanly, but only after it had printed its total",
+    "unstable": "the repeats are so far apart that the mean is known only roughly",
+    "unverified_release": "this pair of TensorFlow and upstream was never run by this project",
+}
+"""Each kind of warning beside a valid figure, in words."""
 
 
 def remedy_of(verdict: str, case: Case) -> str:

@@ -27,6 +27,10 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     priced: bool = True
     """False where no price was given, and it is a table of energy alone."""
 
+    @property
+    def align(self) -> str:
+        return "l" + "r" * (len(self.headers) - 1)
+
 
 def cost(
     report: Report, trials: Sequence[Trial], *, price: float | None = None, kwh: float | None = None, per_hour: float | None = None

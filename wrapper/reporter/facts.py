@@ -5,8 +5,10 @@ from __future__ import annotations
 import shlex
 import subprocess
 from collections.abc import Iterable, Mapping
+from pathlib import PureWindowsPath
 from typing import Any
 
+from wrapper.reporter.paths import short_path
 from wrapper.reporter.store import Session, Trial
 from wrapper.runner.sweep import Case
 
@@ -68,13 +70,17 @@ def software_rows(session: Session) -> Rows:
         ("CUDA, cuDNN of the release", f"{known(release, 'cuda')}, {known(release, 'cudnn')}" if session.device == "gpu" else "not used"),
         ("Packages", ", ".join(f"{name} {packages[name]}" for name in _PACKAGES if name in packages) or UNKNOWN),
         ("Measured with", ", ".join(f"{name} {version}" for name, version in session.versions.items()) or UNKNOWN),
-        ("Started by", shlex.join(session.command) or UNKNOWN),
         ("Started at", session.created),
     ]
 
 
+def started_by(session: Session) -> str:
+    """The command line of the sweep, as it was typed."""
+    return shlex.join(session.command) or UNKNOWN
+
+
 def command_lines_by_case(trials: Iterable[Trial], host: Mapping[str, Any]) -> dict[Case, list[str]]:
-    """How to start each case by hand, as its first trial was."""
+    """How each case's first trial was started, without the directories of that machine; in full it stands in trials.jsonl."""
     first: dict[Case, Trial] = {}
     for trial in trials:
         first.setdefault(trial.case, trial)
@@ -83,10 +89,18 @@ def command_lines_by_case(trials: Iterable[Trial], host: Mapping[str, Any]) -> d
 
 def _command_lines(trial: Trial, host: Mapping[str, Any]) -> list[str]:
     """In the shell of the system that the trial ran on."""
+    programs = [PureWindowsPath(part).name for part in trial.command[:2]]  # the interpreter and upstream's script
+    command = [*programs, *map(_argument, trial.command[2:])]
+    variables = {name: short_path(value) for name, value in trial.variables.items()}
     if "windows" in str(host.get("os")).lower():
-        return [*(f'set "{name}={value}"' for name, value in trial.variables.items()), subprocess.list2cmdline(trial.command)]
-    assigned = [f"{name}={shlex.quote(value)}" for name, value in trial.variables.items()]
-    return [" ".join([*assigned, shlex.join(trial.command)])]
+        return [*(f'set "{name}={value}"' for name, value in variables.items()), subprocess.list2cmdline(command)]
+    assigned = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
+    return [" ".join([*assigned, shlex.join(command)])]
+
+
+def _argument(text: str) -> str:
+    name, equals, value = text.partition("=")
+    return f"{name}={short_path(value)}" if equals else short_path(text)
 
 
 def known(facts: Mapping[str, Any], key: str) -> str:

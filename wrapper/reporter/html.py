@@ -9,29 +9,27 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wrapper.reporter.analysis import failure, figure
 from wrapper.reporter.chart import MOST_BARS, bars, longest, lowest
 from wrapper.reporter.comparison import Comparison
 from wrapper.reporter.comparison_grid import headline_tables
 from wrapper.reporter.content import Report
 from wrapper.reporter.cost import Cost
-from wrapper.reporter.facts import command_lines_by_case, host_rows, known, software_rows
+from wrapper.reporter.facts import started_by
 from wrapper.reporter.figures import LEFT, RIGHT, WIDTH, Figure, Scale, batch_figures, scaling_figures, series_figure
 from wrapper.reporter.headline import mean_text, settings, significant
 from wrapper.reporter.markdown import clean
+from wrapper.reporter.paths import without_directories
 from wrapper.reporter.reference import load_sources
 from wrapper.reporter.series import TRIALS_READ, Series
 from wrapper.reporter.store import Session, Trial
+from wrapper.reporter.tables import Table, contents, fitted
 from wrapper.runner.sweep import Case
 
 if TYPE_CHECKING:
     import jinja2
+    from markupsafe import Markup
 
 _TEMPLATES = Path(__file__).parents[1] / "data" / "templates"
-_REASON_CHARACTERS = 400
-"""Of a reason that are shown; the whole is in results.json."""
-_TRIALS_LISTED = 1000
-"""A page with more would be slow to open; all are in results.json."""
 
 
 def report_html(
@@ -55,15 +53,10 @@ def report_html(
     shown = bars(trials, report)[:MOST_BARS]
     return render(
         "report.html.j2",
+        **contents(session, trials, report),
         title=report.title,
-        report=report,
         mark=mark(report),
-        created=session.created,
-        tensorflow=known(session.release, "tensorflow"),
-        commit=known(session.upstream, "commit"),
-        ref=known(session.release, "upstream_ref"),
-        verified=bool(session.release.get("verified")),
-        common=list(report.headline.common.items()),
+        common=Table(("Setting", "Value"), list(report.headline.common.items()), "ll"),
         bars=shown,
         bar_scale=Scale(low=lowest(shown), high=1.05 * longest(shown), start=0, end=WIDTH, log2=lowest(shown) > 0),
         figures=[*batch_figures(report), *scaling_figures(report)],
@@ -73,17 +66,7 @@ def report_html(
         grids=headline_tables(comparison) if comparison else (),
         sources={name: source for name, source in load_sources().items() if name in named} if named else {},
         cost=cost,
-        failures=[
-            (failed.index, failed.case, failed.repeat, failed.verdict, _short(failed.reason), failed.remedy or "–", failed.place)
-            for failed in report.failures[:_TRIALS_LISTED]
-        ],
-        warnings=_warnings(trials, report)[:_TRIALS_LISTED],
-        numerics=[(report.labels[case], str(found)) for case, found in report.numerics.items()],
-        host_rows=host_rows(session.host),
-        software_rows=software_rows(session),
-        commands=[(report.labels[case], lines) for case, lines in command_lines_by_case(trials, session.host).items()],
-        trials=[_trial_row(trial, report) for trial in trials[:_TRIALS_LISTED]],
-        note_trials=f"The first {_TRIALS_LISTED} of {len(trials)} trials; all are in results.json." if len(trials) > _TRIALS_LISTED else "",
+        sweep=_typed(started_by(session)),
     )
 
 
@@ -114,7 +97,7 @@ def render(template: str, *, script: str = "", **values: Any) -> str:
             width=WIDTH,
             left=LEFT,
             right=RIGHT,
-            fitted=_fitted,
+            fitted=fitted,
             significant=significant,
             mean_text=mean_text,
             settings=settings,
@@ -130,7 +113,7 @@ def _environment() -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES, encoding="utf-8"),
         autoescape=True,
-        finalize=lambda value: value if hasattr(value, "__html__") else clean(value),
+        finalize=lambda value: value if hasattr(value, "__html__") else without_directories(clean(value)),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -156,28 +139,8 @@ def _over_time(trials: Sequence[Trial], report: Report, series: Mapping[int, Ser
     return [(report.labels[case], figures) for case, figures in by_case.items()]
 
 
-def _warnings(trials: Sequence[Trial], report: Report) -> list[tuple[int, str, str, str]]:
-    valid = [trial for trial in trials if figure(trial) is not None]
-    return [(trial.index, report.labels[trial.case], warning.kind, _short(warning.detail)) for trial in valid for warning in trial.judgement.warnings]
+def _typed(command: str) -> Markup:
+    """A command line in which the directories stay, because its author typed them."""
+    from markupsafe import escape
 
-
-def _trial_row(trial: Trial, report: Report) -> tuple[object, ...]:
-    value = figure(trial)
-    return (
-        trial.index,
-        report.labels[trial.case],
-        trial.repeat,
-        "–" if value is None else f"{value:.2f}",
-        failure(trial) or "ok",
-        trial.log,
-        trial.judgement.total_line if value is not None and trial.judgement.total_line else "–",
-        f"{trial.execution.seconds:.1f}",
-    )
-
-
-def _short(text: str) -> str:
-    return _fitted(text, _REASON_CHARACTERS)
-
-
-def _fitted(text: str, characters: int) -> str:
-    return text if len(text) <= characters else f"{text[: characters - 1]}…"
+    return escape(clean(command))
