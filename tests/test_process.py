@@ -236,7 +236,7 @@ def test_an_interrupt_ends_the_whole_tree_and_is_returned(tmp_path: Path, number
 
 
 @posix
-def test_a_killed_wrapper_loses_nothing_printed_and_its_child_ends_at_the_next_print(tmp_path: Path) -> None:
+def test_a_killed_wrapper_loses_nothing_printed(tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(b"line\n" * 10_000)
     wrapper = Wrapper(tmp_path, fake("replay"), FAKE_REPLAY=str(tmp_path / "source"), FAKE_LINE_S="0.02")
     wait_until(lambda: wrapper.printed().count(b"\n") > 10)

@@ -1,23 +1,18 @@
 """The only place that starts processes.
 
-A child is attended to in a thread of its own: Ctrl-C is raised in the main thread alone, so no second Ctrl-C can break off the ending of a tree.
-
-Where the wrapper itself is killed with SIGKILL, the child ends at its next print, because nobody reads its pipe any more. PR_SET_PDEATHSIG would be
-quicker, but can be set only by code between fork and exec, which is unsafe in a process with threads, or by one more program in front of the child.
+A child is attended to in a thread of its own, so that no second Ctrl-C can break off the ending of a tree. Where the wrapper itself is killed with
+SIGKILL, a guard that was started beside the child ends it (`guarded_child.py`).
 """
 
 from __future__ import annotations
 
 import os
-import queue
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,21 +22,16 @@ import msgspec
 import psutil
 
 from wrapper.errors import FatalError
-from wrapper.process_tree import KILL_S, MARK, ProcessTree
+from wrapper.guarded_child import Call, GuardedChild
+from wrapper.process_tree import ProcessTree
+from wrapper.shielding import SLICE_S, shielded
 from wrapper.stamped_log import StampedLog
 
 SETTLE_S = 0.5
 """How long descendants may outlive the child before they are leftovers."""
-SLICE_S = 0.1
-"""How often time limit and interrupt are looked at; the end of the child is noticed at once. Windows can't interrupt a longer wait by Ctrl-C."""
 
 _PACKAGE_PLACES = frozenset({"PYTHONPATH", "PYTHONUSERBASE", "PYTHONNOUSERSITE"})
 _VENV_VARIABLES = frozenset({"VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "__PYVENV_LAUNCHER__"})
-
-if sys.platform == "win32":
-    _CREATION_FLAGS = subprocess.CREATE_NEW_PROCESS_GROUP  # a Ctrl-C at the terminal reaches the wrapper alone
-else:
-    _CREATION_FLAGS = 0
 
 
 class Execution(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,8 +74,9 @@ def run_captured(command: Sequence[str], *, cwd: Path | None = None, environment
         KeyboardInterrupt: passed on when the whole tree has ended.
     """
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:  # files: a descendant that keeps a pipe open would make us wait
-        execution = _shielded(lambda interrupt: _execute(lambda: _start(command, cwd, environment, stdout, stderr), time_limit_s, interrupt))
-        if execution.ended_by == "interrupt":
+        call = Call(command, cwd, os.environ if environment is None else environment)
+        execution, interrupted = shielded(lambda interrupt: _execute(lambda: GuardedChild(call, stdout, stderr), time_limit_s, interrupt))
+        if interrupted:
             raise KeyboardInterrupt
         if execution.ended_by == "timeout":
             raise FatalError(f"{subprocess.list2cmdline(command)} did not end within {time_limit_s:g} s and was ended")
@@ -112,6 +103,7 @@ def run_logged(
     time_limit_s: float,
     on_line: Callable[[bytes, float], None] | None = None,
     on_start: Callable[[int], None] | None = None,
+    cleanup: Sequence[str] = (),
 ) -> Execution:
     """Run a program with both its output streams kept whole, and the arrival of each line of its standard output kept beside them.
 
@@ -126,6 +118,8 @@ def run_logged(
         on_line: gets each line as it arrives, without its newline and cut at 64 KiB, and its stamp. Called in another thread; should
             be quick, because the child waits for it when the pipe is full.
         on_start: gets the process id. Called in another thread.
+        cleanup: a command that removes what the program leaves outside of its processes, such as a container. It is run on every way out, also where
+            the wrapper is killed, at most `guard.CLEANUP_LIMIT_S`; what it prints and returns is not looked at.
 
     Returns:
         how it ended; a child that can't be started, a full disk, time-out and Ctrl-C are reported in it, not raised.
@@ -134,14 +128,15 @@ def run_logged(
         Exception: whatever `on_line` or `on_start` raise, when the whole tree has ended.
     """
 
-    def start_child() -> ProcessTree:
+    def start_child() -> GuardedChild:
         with stderr_path.open("wb") as stderr:
-            return _start(command, cwd, environment, subprocess.PIPE, stderr)
+            return GuardedChild(Call(command, cwd, environment, cleanup), subprocess.PIPE, stderr)
 
     def follow(pipe: IO[bytes], start: float) -> StampedLog:
         return StampedLog(pipe, stdout_path, times_path, start, on_line)
 
-    return _shielded(lambda interrupt: _execute(start_child, time_limit_s, interrupt, follow, on_start))
+    execution, interrupted = shielded(lambda interrupt: _execute(start_child, time_limit_s, interrupt, follow, on_start))
+    return msgspec.structs.replace(execution, ended_by="interrupt") if interrupted else execution
 
 
 def scrubbed_environment(base: Mapping[str, str], extra: Mapping[str, str], *, keep_pythonpath: bool) -> dict[str, str]:
@@ -173,26 +168,8 @@ def _own_virtual_environments(base: Mapping[str, str]) -> set[str]:
     return active | ({sys.prefix} if sys.prefix != sys.base_prefix else set())
 
 
-def _start(
-    command: Sequence[str], cwd: Path | None, environment: Mapping[str, str] | None, stdout: IO[bytes] | int, stderr: IO[bytes]
-) -> ProcessTree:
-    mark = uuid.uuid4().hex
-    child = subprocess.Popen(
-        list(command),
-        cwd=cwd,
-        env={**(os.environ if environment is None else environment), MARK: mark},
-        stdin=subprocess.DEVNULL,
-        stdout=stdout,
-        stderr=stderr,
-        bufsize=0,
-        start_new_session=True,
-        creationflags=_CREATION_FLAGS,
-    )
-    return ProcessTree(child, mark)
-
-
 def _execute(
-    start_child: Callable[[], ProcessTree],
+    start_child: Callable[[], GuardedChild],
     time_limit_s: float,
     interrupt: threading.Event,
     follow: Callable[[IO[bytes], float], StampedLog] | None = None,
@@ -200,28 +177,26 @@ def _execute(
 ) -> Execution:
     started, start = datetime.now(UTC).isoformat(timespec="milliseconds"), time.monotonic()
     try:
-        tree = start_child()
+        guarded = start_child()
     except (OSError, ValueError) as error:
         return Execution(exit_code=None, started=started, seconds=0.0, ended_by="error", error=str(error))
-    log = follow(tree.child.stdout, start) if follow and tree.child.stdout else None
+    child = guarded.child
+    log = follow(child.stdout, start) if follow and child.stdout else None
     leftovers = 0
     try:
         if log:
             log.start()
         if on_start:
-            on_start(tree.child.pid)
-        ended_by = _watch(tree, log, start + time_limit_s, interrupt)
+            on_start(child.pid)
+        ended_by = _watch(child, log, start + time_limit_s, interrupt)
         end = time.monotonic()
         if ended_by == "exit":
-            leftovers = _settle(tree, log)
+            leftovers = _settle(guarded.tree, log)
     finally:
-        survivors = tree.end()
-        # the leader of a child with many threads is a zombie for some time before it can be collected
-        with suppress(subprocess.TimeoutExpired):
-            tree.child.wait(KILL_S)
+        survivors = guarded.end()
     seconds = (end if ended_by == "exit" else time.monotonic()) - start
     return Execution(
-        exit_code=tree.child.poll(), started=started, seconds=seconds, ended_by=ended_by, leftovers=leftovers, error=_complaint(survivors, log)
+        exit_code=child.poll(), started=started, seconds=seconds, ended_by=ended_by, leftovers=leftovers, error=_complaint(survivors, log)
     )
 
 
@@ -235,9 +210,9 @@ def _complaint(survivors: set[psutil.Process], log: StampedLog | None) -> str | 
     return f"processes that could not be ended: {sorted(survivor.pid for survivor in survivors)}" if survivors else None
 
 
-def _watch(tree: ProcessTree, log: StampedLog | None, deadline: float, interrupt: threading.Event) -> str:
+def _watch(child: subprocess.Popen[bytes], log: StampedLog | None, deadline: float, interrupt: threading.Event) -> str:
     """Wait for the end of the child itself, or for a reason to end it."""
-    while tree.child.poll() is None:
+    while child.poll() is None:
         patience_s = min(SLICE_S, deadline - time.monotonic())
         if interrupt.is_set():
             return "interrupt"
@@ -249,7 +224,7 @@ def _watch(tree: ProcessTree, log: StampedLog | None, deadline: float, interrupt
             log.finished.wait(patience_s)  # the pipe's end comes with the child's end, without polling
         else:
             with suppress(subprocess.TimeoutExpired):
-                tree.child.wait(patience_s)
+                child.wait(patience_s)
     return "exit"
 
 
@@ -261,33 +236,3 @@ def _settle(tree: ProcessTree, log: StampedLog | None) -> int:
     while (members := tree.members()) and time.monotonic() < deadline:
         time.sleep(0.02)
     return len(members)
-
-
-def _shielded(work: Callable[[threading.Event], Execution]) -> Execution:
-    """Do `work` in a thread, where no signal interrupts it; Ctrl-C sets the event that it is given, and is in the result as `ended_by`."""
-    interrupt, bell, future = threading.Event(), queue.SimpleQueue[None](), Future[Execution]()
-
-    def run() -> None:
-        try:
-            future.set_result(work(interrupt))
-        except Exception as error:  # raised again below
-            future.set_exception(error)
-        finally:
-            bell.put(None)
-
-    interrupted = False
-    try:
-        threading.Thread(target=run).start()
-        while True:
-            try:
-                while not future.done():
-                    with suppress(queue.Empty):
-                        bell.get(timeout=SLICE_S)
-                break
-            except KeyboardInterrupt:
-                interrupted = True
-                interrupt.set()
-    finally:
-        interrupt.set()
-    execution = future.result()
-    return msgspec.structs.replace(execution, ended_by="interrupt") if interrupted else execution
