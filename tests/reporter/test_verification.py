@@ -20,7 +20,7 @@ from wrapper.parser.stderr import read_stderr
 from wrapper.parser.verdict import Warning, judge
 from wrapper.process import Execution
 from wrapper.reporter.report import write_report
-from wrapper.reporter.store import append_trial, read_trials, write_session
+from wrapper.reporter.store import append_trial, read_session, read_trials, write_session
 from wrapper.reporter.verification import verify
 from wrapper.runner.sweep import Case
 
@@ -144,7 +144,28 @@ def test_a_trial_left_out_with_its_report_made_again(report: Path) -> None:
     path = report / "trials.jsonl"
     path.write_text("".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[:2]), encoding="utf-8")
     write_report(report)
-    assert whats(report) == ["log 003-resnet50-r3.stdout"]
+    assert whats(report) == ["trial 3", "log 003-resnet50-r3.stdout"]
+
+
+@pytest.mark.parametrize("index", [1, 3])
+def test_a_trial_left_out_with_all_its_trace(report: Path, index: int) -> None:
+    write_session(report, msgspec.structs.replace(read_session(report), cases=(CASE,)))
+    path = report / "trials.jsonl"
+    kept = [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if json.loads(line)["index"] != index]
+    path.write_text("".join(kept), encoding="utf-8")
+    for log in (report / "logs").glob(f"{index:03d}-*"):
+        log.unlink()
+    write_report(report)
+    (missing,) = verify(report).findings
+    assert (missing.what, missing.recorded) == (f"trial {index} (resnet50-b64-fp32-gpu1, repeat {index})", "one of 3 planned")
+
+
+@pytest.mark.parametrize("planned", [30, 10**15])
+def test_many_trials_left_out_are_counted(report: Path, planned: int) -> None:
+    write_session(report, msgspec.structs.replace(read_session(report), planned_trials=planned))
+    write_report(report)
+    found = whats(report)
+    assert found[:2] == ["trial 4", "trial 5"] and found[-1] == f"{planned - 23} more trials"
 
 
 @pytest.mark.parametrize(("name", "digits"), [("results.csv", "{:.4f}"), ("results.json", "{:.4f}"), ("report.md", "{:.0f}")])

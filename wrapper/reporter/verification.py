@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -23,6 +23,7 @@ from wrapper.reporter.store import LOGS_DIRECTORY, Records, Session, Trial, read
 
 _CONTEXT = 60
 """Characters shown before the first difference."""
+_MISSING_NAMED = 20
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +47,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 
 def verify(directory: Path) -> Verification:
     """Recompute a report from its logs: each total at its line, each verdict, header, step line and clock, then results.csv, results.json and
-    report.md with every mean and interval in them, byte for byte, as the logs give them; and the hash of each log.
+    report.md with every mean and interval in them, byte for byte, as the logs give them; and the hash of each log. A trial that was planned and has
+    no record is named: the sweep was stopped before it, or it was taken out.
 
     How a process ended and on which devices it was seen can't be recomputed and is taken from the record; another version of this program may have
     written the three files otherwise. report.html and throughput.svg are not looked at: they show what the others hold, and the page also what the
@@ -69,6 +71,7 @@ def verify(directory: Path) -> Verification:
             again = trial
         findings += _differences(trial, again)
         recomputed.append(again)
+    findings += _missing(session, records)
     findings += _unrecorded(directory, records)
     findings += _file_findings(directory, session, Records(trials=tuple(recomputed), notes=records.notes))
     return Verification(findings=tuple(findings), trials=len(recomputed), logs=sum(len(trial.log_hashes) for trial in recomputed))
@@ -139,6 +142,19 @@ def _differences(trial: Trial, again: Trial) -> Iterator[Finding]:
         recorded, recomputed = getattr(trial, field), getattr(again, field)
         if recorded != recomputed:
             yield _finding(f"trial {trial.index}: {field}", msgspec.json.encode(recorded).decode(), msgspec.json.encode(recomputed).decode())
+
+
+def _missing(session: Session, records: Records) -> Iterator[Finding]:
+    """Planned trials without a record, the first `_MISSING_NAMED` by name; a trial's index depends on its round and case alone."""
+    recorded = {trial.index for trial in records.trials}
+    planned = max(session.planned_trials, *recorded, 0)
+    for index in islice((index for index in range(1, planned + 1) if index not in recorded), _MISSING_NAMED):
+        repeat, case = divmod(index - 1, len(session.cases)) if session.cases else (0, 0)
+        name = f" ({readable(session.cases[case].name)}, repeat {repeat + 1})" if session.cases else ""
+        yield Finding(what=f"trial {index}{name}", recorded=f"one of {planned} planned", recomputed="no record: not run, or taken out")
+    unnamed = planned - sum(index > 0 for index in recorded) - _MISSING_NAMED
+    if unnamed > 0:
+        yield Finding(what=f"{unnamed} more trials", recorded=f"of {planned} planned", recomputed="no record: not run, or taken out")
 
 
 def _unrecorded(directory: Path, records: Records) -> Iterator[Finding]:
