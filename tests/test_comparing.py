@@ -177,9 +177,9 @@ class TestImport:
         assert code == 0
         assert "imported box: GeForce RTX 2080 Ti, TensorFlow 1.15" in printed
         assert re.search(r"resnet50 +64 +training, fp32, 1 GPU, synthetic data +290\.1 +1", printed)
-        assert "3 logs, 2 with a valid figure, 1 other files" in printed
+        assert "3 logs, 2 with a valid figure, 1 other file" in printed
         assert all(re.search(line, printed) for line in (r" 2  ok", r" 1  no_total", r" 1  no output of the benchmark in it"))
-        assert "note on 1 logs" in printed and "the directory's name says batch_size 32, the log 48" in printed
+        assert "note on 1 log, first" in printed and "the directory's name says batch_size 32, the log 48" in printed
         with (tmp_path / "rows.csv").open(encoding="utf-8", newline="") as file:
             assert sorted((row["images_per_sec"], row["verdict"]) for row in csv.DictReader(file)) == [
                 ("", "no_total"),
@@ -191,7 +191,7 @@ class TestImport:
         (tmp_path / "run.log").write_text(log(), encoding="utf-8")
         code, printed = command("import", tmp_path / "run.log")
         assert code == 0
-        assert "1 of the valid figures are in no table" in printed
+        assert "the precision or the data: 1 valid figure" in printed
 
     def test_nothing_to_import(self, command: Command, tmp_path: Path) -> None:
         (tmp_path / "notes.txt").write_text("nothing", encoding="utf-8")
@@ -416,13 +416,13 @@ class TestSite:
         reports = report("mine", {"resnet50": [147.0] * 3}).parent
         code, printed = command("site", tmp_path / "site", reports)
         assert code == 0
-        assert "left out: demo: a demo" in printed and "1 reports" in printed
+        assert "left out: demo: a demo" in printed and "1 report: " in printed
         assert {path.name for path in (tmp_path / "site").iterdir()} == {"index.html", "mine.html"}
 
     def test_a_tree_of_logs_is_shown_with_its_conditions(self, report: Report, command: Command, tmp_path: Path) -> None:
         logs = tree(tmp_path, "box.logs/syn-parameter_server-fp32-1gpus/resnet50-64", log("147.00"))
         code, printed = command("site", tmp_path / "site", logs, report("mine", {"resnet50": [290.0]}))
-        assert code == 0 and "2 reports" in printed
+        assert code == 0 and "2 reports: " in printed
         index = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
         assert '<a href="logs-box-1.15.html#conditions">147.0</a>' in index and '<a href="mine.html#conditions">290.0</a>' in index
         assert "parameter_server" in (tmp_path / "site" / "logs-box-1.15.html").read_text(encoding="utf-8")

@@ -215,12 +215,13 @@ def _merge(options: argparse.Namespace, console: Console, given: list[str]) -> i
 
 def _site(options: argparse.Namespace, console: Console, given: list[str]) -> int:
     from wrapper.comparing import make_site
+    from wrapper.tables import counted
 
     site = make_site(options.directories, options.out)
     console.show(f"left out: {name}: {reason}" for name, reason in site.left_out)
     if not site.pages:
         raise FatalError("not one report could be shown", "Name a report, a directory of reports, or one of logs")
-    console.say(f"{len(site.pages)} reports: {site.index}")
+    console.say(f"{counted(len(site.pages), 'report')}: {site.index}")
     return EXIT_OK
 
 

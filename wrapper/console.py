@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from wrapper.reporter.resuming import own_program, resume_command
-from wrapper.tables import plain, table
+from wrapper.tables import counted, plain, table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -115,7 +115,7 @@ class Console:
         self.show_setup(setup)
         gpus = ", ".join(gpu.name for gpu in host.gpus) or "no GPU"
         self.say(f"host:        {host.cpu}, {host.cores_logical} logical cores, {gpus}, {host.os}")
-        self.say(f"sweep:       {sweep.name}: {len(trials)} trials, {sweep.repeats} of each case, {sweep.warmup_steps} + {sweep.steps} steps")
+        self.say(f"sweep:       {sweep.name}: {counted(len(trials), 'trial')}, {sweep.repeats} of each case, {sweep.warmup_steps} + {sweep.steps} steps")
         for planned in trials:
             self.say(f"{planned.index:4d}  {planned.case.name}, repeat {planned.repeat}")
             self.say(f"      {shlex.join(planned.command)}")
@@ -146,7 +146,7 @@ class Console:
         for line in report.warnings:
             self.say(f"note: {line}")
         if report.failures:
-            self.say(f"\n{len(report.failures)} trials without a valid figure")
+            self.say(f"\n{counted(len(report.failures), 'trial')} without a valid figure")
             for failure in report.failures:
                 self.say(f"{failure.index:4d}  {failure.case}, repeat {failure.repeat}: {failure.verdict}: {failure.reason}")
                 self.say(f"      {failure.remedy}")

@@ -12,6 +12,12 @@ def plain(text: str) -> str:
     return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)
 
 
+def counted(number: int, noun: str) -> str:
+    """ "1 trial", "2 trials"."""
+    plural = f"{noun}es" if noun.endswith("sh") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"
+
+
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], align: str = "") -> Table:
     """A table without lines; text that does not fit is folded, never cut.
 

@@ -9,6 +9,7 @@ import msgspec
 from rich.table import Table
 
 from wrapper.bootstrapper.doctor import Finding
+from wrapper.bootstrapper.offers import Offer
 from wrapper.reporter.comparison import Comparison, Row, shared_conditions
 from wrapper.reporter.comparison_grid import Cell, HeadlineTable, headline_tables
 from wrapper.reporter.cost import Cost
@@ -19,7 +20,7 @@ from wrapper.reporter.merging import Figure, MergedLine, MergedTable, Ratio
 from wrapper.reporter.reference import Reference, Source
 from wrapper.reporter.verification import Verification
 from wrapper.runner.sweep import Case
-from wrapper.tables import table
+from wrapper.tables import counted, table
 
 Parts = Iterator[str | Table]
 
@@ -31,7 +32,7 @@ def references_parts(references: Sequence[Reference], sources: Mapping[str, Sour
     """Published figures, each with its conditions and the number of its source."""
     numbers = _numbers(one.source for one in references)
     yield table(("GPU", "Model", "Batch", "Images/sec", "Conditions", "Source"), (_reference_row(one, numbers) for one in references), "llrrll")
-    yield f"{len(references)} published figures; images/sec are the total over all devices, batch sizes per device, and – is not stated"
+    yield f"{counted(len(references), 'published figure')}; images/sec are the total over all devices, batch sizes per device, and – is not stated"
     yield from _sources(numbers, sources)
 
 
@@ -53,16 +54,16 @@ def import_parts(imported: Imported, reports: Sequence[ImportedReport]) -> Parts
             yield table(("Model", "Batch", "Conditions", "Images/sec", "n"), rows, "lrlrr")
     valid_logs = sum(row.judgement.images_per_sec is not None for row in imported.rows)
     compared = sum(summary.n for report in reports for summary in report.summaries)
-    yield f"\n{len(imported.rows)} logs, {valid_logs} with a valid figure, {len(imported.refused)} other files"
+    yield f"\n{counted(len(imported.rows), 'log')}, {valid_logs} with a valid figure, {counted(len(imported.refused), 'other file')}"
     if compared < valid_logs:
-        yield f"{valid_logs - compared} of the valid figures are in no table: their logs don't state the precision or the data"
+        yield f"In no table, because the log does not state the precision or the data: {counted(valid_logs - compared, 'valid figure')}"
     yield table(("Number", "Verdict, or why refused"), ((str(number), reason) for reason, number in imported.counts.items()), "rl")
     noted = Counter(note for row in imported.rows for note in row.notes)
     first = {note: row.path for row in reversed(imported.rows) for note in row.notes}
     for note, number in noted.most_common(NOTES_SHOWN):
-        yield f"note on {number} logs, first {first[note]}: {note}"
+        yield f"note on {counted(number, 'log')}, first {first[note]}: {note}"
     if len(noted) > NOTES_SHOWN:
-        yield f"and {len(noted) - NOTES_SHOWN} more kinds of notes, which --csv writes"
+        yield f"and {counted(len(noted) - NOTES_SHOWN, 'more kind')} of notes, which --csv writes"
 
 
 def comparison_parts(comparisons: Sequence[Comparison], sources: Mapping[str, Source]) -> Parts:
@@ -90,8 +91,8 @@ def verification_parts(verification: Verification) -> Parts:
     """What does not hold, and how much was looked at."""
     for finding in verification.findings:
         yield f"does not hold: {finding.what}\n  recorded:   {finding.recorded}\n  recomputed: {finding.recomputed}"
-    verdict = f"{len(verification.findings)} findings" if verification.findings else "everything holds"
-    yield f"{verification.trials} trials recomputed from their logs, {verification.logs} hashes compared: {verdict}"
+    verdict = counted(len(verification.findings), "finding") if verification.findings else "everything holds"
+    yield f"{counted(verification.trials, 'trial')} recomputed from their logs, {counted(verification.logs, 'hash')} compared: {verdict}"
 
 
 def doctor_parts(findings: Sequence[Finding]) -> Parts:
@@ -106,6 +107,42 @@ def doctor_json(findings: Sequence[Finding]) -> str:
     """The worst status, and the findings in their order."""
     content = {"status": findings[0].status, "findings": findings}
     return msgspec.json.format(msgspec.json.encode(content)).decode() + "\n"
+
+
+def releases_parts(offers: Sequence[Offer]) -> Parts:
+    """A line of 80 columns or less for each release, and below the table what the cells have no room for, once for all that share it."""
+    yield table(("TensorFlow", "Here", "Ran on the CPU", "CUDA", "cuDNN", "GPU code"), map(_offer_row, offers))
+    yield "Ran: the day, and how many of the release's models; the others failed, see below, or were not tried (--json lists them)"
+    if any(offer.compiled_at_start for offer in offers):
+        yield "* its kernels are compiled for this GPU at the first start, for minutes to an hour"
+    if lacking := _by_text((reason.replace(f"TensorFlow {one.release.tensorflow}", "it"), one) for one in offers for reason in one.missing):
+        yield "\nWhat is missing"
+        yield from lacking
+    if failed := _by_text((f"{model or 'nothing ran'}: {reason}", one) for one in offers for model, reason in one.proven.failed.items()):
+        yield "\nFailed on the CPU"
+        yield from failed
+
+
+def releases_json(offers: Sequence[Offer]) -> str:
+    """All that is known of each release."""
+    return msgspec.json.format(msgspec.json.encode({"releases": offers})).decode() + "\n"
+
+
+def _offer_row(offer: Offer) -> tuple[str, ...]:
+    release, proven, wheel = offer.release, offer.proven, offer.release.wheel
+    device = f"{offer.device.upper()}{'*' if offer.compiled_at_start else ''}"
+    here = f"{device}, Python {offer.python}" if offer.device else f"no Python {release.python[0]}"
+    count = f"{proven.date}, {len(proven.ok)} of {proven.models}" if proven.date else "not yet"
+    code = f"{wheel.own.code[0]}–{wheel.own.code[-1]}{', PTX' if wheel.own.ptx else ''}" if wheel else ""
+    return (release.tensorflow, here, count, release.cuda or "", release.cudnn or "", code)
+
+
+def _by_text(pairs: Iterable[tuple[str, Offer]]) -> list[str]:
+    """Each text once, after the releases that it is said of."""
+    said: dict[str, list[str]] = {}
+    for text, offer in pairs:
+        said.setdefault(text, []).append(offer.release.tensorflow)
+    return [f"  {', '.join(releases)}: {text}" for text, releases in said.items()]
 
 
 def merge_parts(merged: Sequence[MergedTable]) -> Parts:
