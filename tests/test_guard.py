@@ -194,10 +194,9 @@ def test_no_guard_is_left_when_the_child_has_ended_or_could_not_start(tmp_path: 
 
 
 def test_a_child_is_measured_also_where_its_guard_was_ended(tmp_path: Path) -> None:
-    code = (
-        "import psutil; [each.kill() for each in psutil.Process().parent().children() if any(part.endswith('guard.py') for part in each.cmdline())]"
-    )
-    assert run(tmp_path, python(code)).exit_code == 0
+    guards = "[each for each in psutil.Process().parent().children() if each.cmdline()[1:3] == ['-I', '-S']]"
+    execution = run(tmp_path, python(f"import psutil, sys\nguards = {guards}\nfor each in guards: each.kill()\nsys.exit(70 + len(guards))"))
+    assert (execution.exit_code, execution.error) == (71, None)
 
 
 @linux
