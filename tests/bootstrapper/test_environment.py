@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import dataclasses
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -20,7 +19,8 @@ import pytest
 
 from wrapper.bootstrapper import environment as room
 from wrapper.bootstrapper.environment import Environment, find_pythons, fit_to_release, make_environment, planned_environment, use_environment
-from wrapper.bootstrapper.inspection import read_diagnosis
+from wrapper.bootstrapper.inspection import look_again, read_diagnosis
+from wrapper.bootstrapper.making import MARKER, read_marker
 from wrapper.bootstrapper.pythons import Interpreter, choose_python, newest_servable
 from wrapper.bootstrapper.release import Release, load_releases, resolve_release
 from wrapper.errors import FatalError
@@ -172,28 +172,74 @@ def test_gpus_are_hidden_from_a_cpu_environment_and_asked_again_for_a_gpu_one(in
     assert [device.kind for device in first.devices] == ["CPU", "GPU"]
     assert first.diagnosis == ("failed call to cuInit: CUDA_ERROR_NO_DEVICE",)
     assert index.make(release(), "cpu").diagnosis == ()
-    without_uv(monkeypatch)
     monkeypatch.setenv("FAKE_DRIVER", "gone")
-    assert [device.kind for device in index.make(release(), "gpu").devices] == ["CPU"]
+    assert [device.kind for device in look_again(first).devices] == ["CPU"]
 
 
-@pytest.mark.parametrize("damage", ["no marker", "a marker cut short", "no interpreter", "moved"])
-def test_a_half_made_environment_is_made_again(index: Index, damage: str) -> None:
+def test_an_environment_of_ours_that_no_longer_imports_names_the_directory_to_delete(index: Index) -> None:
+    """Where every file is there, something else is wrong, and GBs are not fetched again without being asked."""
+    index.lock(index.add())
+    made = index.make(release())
+    (file,) = Path(made.path).rglob("tensorflow/__init__.py")
+    file.write_text("raise ImportError('broken')".ljust(file.stat().st_size), encoding="utf-8")
+    os.utime(file, (0, 0))  # within the same second Python would believe its byte code
+    assert index.make(release()) == made
+    with pytest.raises(FatalError, match="ImportError: broken") as caught:
+        look_again(made)
+    assert f"delete {made.path}" in caught.value.remedy
+
+
+@pytest.mark.parametrize("damage", ["no marker", "a marker cut short", "no interpreter", "a file deleted", "a file cut short"])
+def test_a_half_made_or_damaged_environment_is_said_and_made_again(index: Index, damage: str) -> None:
     index.lock(index.add())
     made = index.make(release())
     path = Path(made.path)
     (path / "rubbish").touch()
     if damage == "no marker":
-        (path / room.MARKER).unlink()
+        (path / MARKER).unlink()
     elif damage == "a marker cut short":
-        (path / room.MARKER).write_bytes((path / room.MARKER).read_bytes()[:-20])
+        (path / MARKER).write_bytes((path / MARKER).read_bytes()[:-20])
     elif damage == "no interpreter":
         Path(made.python).unlink()
     else:
-        marker = (path / room.MARKER).read_text(encoding="utf-8")
-        (path / room.MARKER).write_text(marker.replace(json.dumps(made.path), json.dumps(made.path + "-elsewhere")), encoding="utf-8")
+        (library,) = path.rglob("device_lib.py")
+        library.unlink()  # not written over: uv links files to its cache
+        if damage == "a file cut short":
+            library.touch()
     assert index.make(release()) == made
     assert not (path / "rubbish").exists()
+    (said,) = [line for line in index.said if line.startswith(f"{path} is removed and made again: ")]
+    assert ("1 files of its packages are gone or cut short, such as tensorflow" in said) == ("file" in damage)
+
+
+def test_a_damaged_cache_is_named(index: Index) -> None:
+    index.lock(index.add())
+    (library,) = Path(index.make(release()).path).rglob("device_lib.py")
+    if library.stat().st_nlink == 1:
+        pytest.skip("uv copies here")
+    library.write_text("written over", encoding="utf-8")
+    with pytest.raises(FatalError, match="damaged as it was installed: 1 files") as caught:
+        index.make(release())
+    assert "uv cache clean" in caught.value.remedy
+    assert index.left() == []
+
+
+def test_a_moved_vendor_is_used_where_it_lies_now(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    index.lock(index.add())
+    made = index.make(release(), "gpu")
+    moved = dataclasses.replace(index, vendor=index.vendor.rename(index.vendor.with_name("moved vendor")))
+    without_uv(monkeypatch)
+    again = moved.make(release(), "gpu")
+    assert Path(again.path) == moved.vendor / "environments" / Path(made.path).name
+    assert look_again(again) == again == msgspec.structs.replace(made, path=again.path, python=again.python)
+
+
+def test_a_conda_environment_that_was_moved_is_not_used(index: Index) -> None:
+    index.lock(index.add())
+    made = index.make(release())
+    (Path(made.path) / MARKER).write_bytes(msgspec.json.encode(msgspec.structs.replace(made, kind="conda")))
+    assert read_marker(Path(made.path)) is not None
+    assert read_marker(Path(made.path).rename(index.vendor / "moved")) is None
 
 
 def test_another_file_than_the_locked_one_is_refused(index: Index) -> None:

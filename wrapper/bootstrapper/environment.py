@@ -5,21 +5,21 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from wrapper.bootstrapper.inspection import PROGRAMS, PYTHON, Environment, SeenDevice, fit_to_release, inspect, use_environment
+from wrapper.bootstrapper.making import INSTALL_LIMIT_S, MARKER, Say, check_complete, check_installed, losses, make_whole, read_marker, tail
 from wrapper.bootstrapper.pythons import Interpreter, choose_python, newest_servable, search_path
 from wrapper.bootstrapper.release import Release
 from wrapper.errors import FatalError
 from wrapper.process import Captured, run_captured, scrubbed_environment
 
 __all__ = [
+    "MARKER",
     "Environment",
     "Interpreter",
     "SeenDevice",
@@ -35,18 +35,12 @@ __all__ = [
 ]
 
 LOCKS = Path(__file__).parent.parent / "data" / "locks"
-MARKER = "tfcnn-environment.json"
-"""Written last: a directory without it is half made."""
-INSTALL_LIMIT_S = 3600.0
-"""A GPU environment of several GB over a slow line."""
 BUILD_TOOLS = "build-tools.txt"
 """In the directory of the locks: what source packages are built with, pinned by hash."""
 CPU_OVERRIDES = "tensorflow-cpu-overrides.txt"
 """In the directory of the locks: keeps the package tensorflow out where tensorflow-cpu is in."""
 BUILD_TOOLS_DATE = "2024-06-01"
 """setuptools of this day still has pkg_resources, which TensorFlow 1 and the packages of its time import."""
-
-Say = Callable[[str], None]
 
 
 class _ListedPython(msgspec.Struct, frozen=True):
@@ -68,7 +62,7 @@ def find_pythons() -> tuple[Interpreter, ...]:
     captured = run_uv(["python", "list", "--only-installed", "--output-format", "json"], variables={"PATH": path})
     if captured.exit_code != 0:
         raise FatalError(
-            f"uv could not list this machine's Pythons: {_tail(captured.stderr)}", "Name an environment that has TensorFlow with --python PATH"
+            f"uv could not list this machine's Pythons: {tail(captured.stderr)}", "Name an environment that has TensorFlow with --python PATH"
         )
     listed = msgspec.json.decode(captured.stdout, type=list[_ListedPython])
     fitting = [each for each in listed if each.path and each.implementation == "cpython" and each.variant == "default" and each.arch != "x86"]
@@ -117,19 +111,11 @@ def make_environment(
             half-made is left.
     """
     made = find_made(release, device, vendor, locks)
-    if made and device == "gpu":  # a driver may have come or gone since
-        say(f"asking TensorFlow {release.tensorflow} for its devices")
-        return _inspect_locked(Path(made.python), device, release)
-    if made:
+    if made and not losses(Path(made.path)):
         return made
     interpreter = choose_python(release, find_pythons() if pythons is None else pythons)
     directory = _directory(release, device, interpreter.minor, vendor, locks)
-    try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        with _exclusive(directory.with_name(f".{directory.name}.lock"), say):
-            return find_made(release, device, vendor, locks) or _make(release, device, interpreter, directory, locks, say)
-    except OSError as error:
-        raise FatalError(f"the environment {directory} can't be made: {error}", "Mend that and start again") from error
+    return make_whole(directory, lambda: _fill(release, device, interpreter, directory, locks, say), say)
 
 
 def resolution_options(release: Release, device: str) -> list[str]:
@@ -172,46 +158,18 @@ def _directory(release: Release, device: str, minor: str, vendor: Path, locks: P
 
 def find_made(release: Release, device: str, vendor: Path, locks: Path = LOCKS) -> Environment | None:
     """The environment for a release as its marker records it, or None where there is none, or no whole one."""
-    for minor in release.python:
-        marker = _directory(release, device, minor, vendor, locks) / MARKER
-        with suppress(OSError, msgspec.DecodeError):  # not there, or of another version of the wrapper: made anew
-            environment = msgspec.json.decode(marker.read_bytes(), type=Environment)
-            if Path(environment.python).exists() and Path(environment.path) == marker.parent:
-                return environment
-    return None
+    directories = (_directory(release, device, minor, vendor, locks) for minor in release.python)
+    return next(filter(None, map(read_marker, directories)), None)
 
 
-def _exclusive(path: Path, say: Say) -> AbstractContextManager[object]:
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(path)
-    try:
-        return lock.acquire(blocking=False)
-    except Timeout:
-        say("another process is making this environment; waiting for it")
-        return lock.acquire()
-
-
-def _make(release: Release, device: str, interpreter: Interpreter, directory: Path, locks: Path, say: Say) -> Environment:
-    _remove(directory)
+def _fill(release: Release, device: str, interpreter: Interpreter, directory: Path, locks: Path, say: Say) -> Environment:
     say(f"making the environment for TensorFlow {release.tensorflow} on Python {interpreter.version}, downloading what is not cached")
-    try:
-        _check(run_uv(["venv", "--no-project", "--python", interpreter.path, str(directory)], cwd=locks), f"making {directory}")
-        python = directory / PROGRAMS / PYTHON
-        _install(release, device, python, locks)
-        _compile(python, directory)
-        say(f"importing TensorFlow {release.tensorflow} and looking at its devices")
-        environment = _inspect_locked(python, device, release)
-        temporary = directory / f"{MARKER}.new"
-        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(environment)))
-        temporary.replace(directory / MARKER)
-        return environment
-    finally:
-        if not (directory / MARKER).exists():
-            _remove(directory)
-
-
-def _inspect_locked(python: Path, device: str, release: Release) -> Environment:
+    check_installed(run_uv(["venv", "--no-project", "--python", interpreter.path, str(directory)], cwd=locks), f"making {directory}", "uv")
+    python = directory / PROGRAMS / PYTHON
+    _install(release, device, python, locks)
+    check_complete(directory)
+    _compile(python, directory)
+    say(f"importing TensorFlow {release.tensorflow} and looking at its devices")
     inherited = scrubbed_environment(os.environ, {}, keep_pythonpath=False)
     return inspect(python, kind="locked", device=device, inherited=inherited, variables=release.environment)
 
@@ -222,7 +180,7 @@ def _install(release: Release, device: str, python: Path, locks: Path) -> None:
         wanted = ["--require-hashes", "--no-deps", f"--build-constraints={BUILD_TOOLS}", "--requirements", _lock(release, device)]
     else:
         wanted = [*resolution_options(release, device), *release.requirements(device)]
-    _check(run_uv(["pip", "install", "--python", str(python), *wanted], cwd=locks), what)
+    check_installed(run_uv(["pip", "install", "--python", str(python), *wanted], cwd=locks), what, "uv")
 
 
 def _compile(python: Path, directory: Path) -> None:
@@ -232,41 +190,3 @@ def _compile(python: Path, directory: Path) -> None:
     """
     command = [str(python), "-m", "compileall", "-q", "-j", "0", str(directory)]
     run_captured(command, cwd=directory, environment=scrubbed_environment(os.environ, {}, keep_pythonpath=False), time_limit_s=INSTALL_LIMIT_S)
-
-
-_TROUBLES = (
-    (
-        r"No space left on device|os error 28|os error 112",
-        "the disk is full",
-        "Make room (a GPU environment takes up to 10 GB, and uv's cache as much)",
-    ),
-    (
-        r"[Hh]ash mismatch",
-        "a package is not what the lock says",
-        "The index served another file: use another index or empty uv's cache (uv cache clean)",
-    ),
-    (
-        r"error sending request|dns error|[Ff]ailed to (fetch|download)|[Cc]onnection|timed out|network (was|connectivity is) disabled",
-        "the packages can't be fetched",
-        "Check the network, or name a mirror with UV_DEFAULT_INDEX, or an environment that has TensorFlow with --python PATH, or try --demo",
-    ),
-)
-
-
-def _check(captured: Captured, what: str) -> None:
-    """Raise what uv complains of. uv has one exit code for everything, so its text is read."""
-    if captured.exit_code == 0:
-        return
-    for pattern, trouble, remedy in _TROUBLES:
-        if re.search(pattern, captured.stderr):
-            raise FatalError(f"{trouble} while {what}: {_tail(captured.stderr)}", remedy)
-    raise FatalError(f"uv failed while {what}: {_tail(captured.stderr)}", "Mend that, or name an environment that has TensorFlow with --python PATH")
-
-
-def _tail(stderr: str, lines: int = 12) -> str:
-    return " | ".join([" ".join(line.split()) for line in stderr.splitlines() if line.strip()][-lines:])
-
-
-def _remove(directory: Path) -> None:
-    if directory.exists():
-        shutil.rmtree(directory)

@@ -16,9 +16,10 @@ import msgspec
 import psutil
 
 from wrapper.bootstrapper.doctor import Facts, Finding, Found, GpuState, Trouble, diagnose
-from wrapper.bootstrapper.environment import MARKER, Environment, Interpreter, find_made, find_pythons, planned_environment, run_uv, use_environment
+from wrapper.bootstrapper.environment import Interpreter, find_made, find_pythons, planned_environment, run_uv, use_environment
 from wrapper.bootstrapper.host import Gpu, answer, nvidia_gpus
 from wrapper.bootstrapper.inspection import locate
+from wrapper.bootstrapper.making import MARKER, read_marker
 from wrapper.bootstrapper.placing import existing
 from wrapper.bootstrapper.release import Release, load_releases, resolve_release
 from wrapper.bootstrapper.setup import Choice, Wish, newest_fitting, release_in
@@ -202,14 +203,13 @@ def _find_tensorflows(wish: Wish, pythons: tuple[Interpreter, ...]) -> Iterator[
 
 
 def _made_here(directory: Path) -> Found:
-    try:
-        environment = msgspec.json.decode((directory / MARKER).read_bytes(), type=Environment)
-    except (OSError, msgspec.DecodeError):
-        what = f"{directory} is half made, or being made at this moment"
-        return Found(place=str(directory), seen=Trouble(what, "If nothing is making it, delete it; it is made again when it is needed"))
-    if not Path(environment.python).exists() or Path(environment.path) != directory:
+    environment = read_marker(directory)
+    if environment is None and (directory / MARKER).exists():
         what = f"{directory} was moved, or the Python that it was made from has gone"
         return Found(place=str(directory), seen=Trouble(what, "Delete it; it is made again when it is needed"))
+    if environment is None:
+        what = f"{directory} is half made, or being made at this moment"
+        return Found(place=str(directory), seen=Trouble(what, "If nothing is making it, delete it; it is made again when it is needed"))
     return Found(place=environment.python, tensorflow=environment.tensorflow)
 
 

@@ -150,6 +150,20 @@ def use_environment(python: str, *, device: str) -> Environment:
     return inspect(locate(python), kind="given", device=device, inherited=inherited, variables={})
 
 
+def look_again(environment: Environment) -> Environment:
+    """The same environment with the GPUs that its TensorFlow sees now: a driver or a GPU may have come or gone since it was made.
+
+    Raises:
+        FatalError: its TensorFlow does not import.
+    """
+    inherited = scrubbed_environment(os.environ, {}, keep_pythonpath=environment.kind == "given")
+    try:
+        now = inspect(Path(environment.python), kind=environment.kind, device="gpu", inherited=inherited, variables=environment.variables)
+    except FatalError as error:
+        raise FatalError(error.what, f"{error.remedy}. If it worked before, delete {environment.path}, and it is made again") from error
+    return msgspec.structs.replace(environment, devices=now.devices, diagnosis=now.diagnosis)
+
+
 def fit_to_release(environment: Environment, release: Release) -> Environment:
     """A given environment with the variables that the release's trials need.
 
@@ -163,7 +177,7 @@ def fit_to_release(environment: Environment, release: Release) -> Environment:
             f"{environment.python} has TensorFlow {environment.tensorflow} without tf-keras, and upstream does not run without it",
             f'Install it there: "{environment.python}" -m pip install "{missing[0]}"',
         )
-    return msgspec.structs.replace(environment, variables=release.environment)
+    return msgspec.structs.replace(environment, variables=environment.variables | release.environment)
 
 
 def inspect(python: Path, *, kind: str, device: str, inherited: Mapping[str, str], variables: dict[str, str]) -> Environment:

@@ -13,6 +13,7 @@ from packaging.version import Version
 from wrapper.bootstrapper.compatibility import unfit
 from wrapper.bootstrapper.environment import Environment, find_pythons, fit_to_release, make_environment, planned_environment, use_environment
 from wrapper.bootstrapper.host import Gpu, gpus_present, nvidia_gpus
+from wrapper.bootstrapper.inspection import look_again
 from wrapper.bootstrapper.pythons import Interpreter, choose_python, newest_servable
 from wrapper.bootstrapper.release import Release, load_releases, match_installed, resolve_release
 from wrapper.bootstrapper.source import Source
@@ -134,11 +135,9 @@ def prepare(choice: Choice, wish: Wish, say: Say) -> Setup:
     address = demo_repository(wish.vendor)[0] if wish.demo else wish.upstream
     checkout = fetch_checkout(choice.release.upstream_commit, address=address, vendor=wish.vendor, say=say)
     environment = choice.environment or make_environment(choice.release, choice.package, vendor=wish.vendor, say=say)
-    if choice.device == "gpu" and environment.kind == "locked":
-        # what was seen when it was made may be long ago: another driver, another GPU
+    if choice.device == "gpu" and environment.kind in ("locked", "conda"):
         say("asking TensorFlow which devices it sees")
-        now = use_environment(environment.python, device="gpu")
-        environment = msgspec.structs.replace(environment, devices=now.devices, diagnosis=now.diagnosis)
+        environment = look_again(environment)
     return Setup(release=choice.release, device=choice.device, reason=choice.reason, checkout=checkout, environment=environment)
 
 

@@ -1,0 +1,181 @@
+"""An environment of ours on disk: made whole or not at all, found again where it lies, and looked over for what it has lost."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import msgspec
+
+from wrapper.bootstrapper.inspection import PROGRAMS, PYTHON, Environment
+from wrapper.errors import FatalError
+from wrapper.process import Captured
+
+MARKER = "tfcnn-environment.json"
+"""Written last: a directory without it is half made."""
+INSTALL_LIMIT_S = 3600.0
+"""A GPU environment of several GB over a slow line."""
+
+Say = Callable[[str], None]
+
+_PACKAGES = ("lib/python*/site-packages", "Lib/site-packages")
+_TROUBLES = (
+    (
+        r"No space left on device|NoSpaceLeftError|os error 28|os error 112",
+        "the disk is full",
+        "Make room (a GPU environment takes up to 10 GB, and the cache of {program} as much)",
+    ),
+    (
+        r"[Hh]ash mismatch|ChecksumMismatch",
+        "a package is not what the lock says",
+        "The index served another file: use another index or empty the cache ({program} has a command for it: clean)",
+    ),
+    (
+        r"PackagesNotFound|nothing provides|does not exist",
+        "a package is not to be had",
+        "Take another release, or an environment that has TensorFlow with --python PATH",
+    ),
+    (
+        r"error sending request|dns error|[Ff]ailed to (fetch|download)|[Cc]onnection|timed out|network (was|connectivity is) disabled|CondaHTTPError"
+        r"|Could not resolve|UnavailableInvalidChannel",
+        "the packages can't be fetched",
+        "Check the network, or name a mirror (uv: UV_DEFAULT_INDEX; conda: its .condarc), or an environment that has TensorFlow with --python PATH, "
+        "or try --demo",
+    ),
+)
+
+
+def read_marker(directory: Path) -> Environment | None:
+    """The environment that was made in `directory`, as its marker records it; None where there is none, or no whole one.
+
+    A virtual environment that was moved, or lies in a `vendor` that is mounted elsewhere now, works where it is: only its console scripts name the
+    old place, and no trial starts one. conda writes the place into many files, so its environments can't be moved.
+    """
+    try:
+        environment = msgspec.json.decode((directory / MARKER).read_bytes(), type=Environment)
+    except (OSError, msgspec.DecodeError):  # not there, or of another version of the wrapper
+        return None
+    if Path(environment.path) != directory:
+        if environment.kind != "locked":
+            return None
+        environment = msgspec.structs.replace(environment, path=str(directory), python=str(directory / PROGRAMS / PYTHON))
+    return environment if Path(environment.python).exists() else None
+
+
+def losses(directory: Path) -> str | None:
+    """The files of an environment that its packages list as their own and that are gone or cut short, in words; None where all are there.
+
+    Takes about 0.1 s.
+    """
+    lost = [
+        str(path.relative_to(packages))
+        for pattern in _PACKAGES
+        for packages in directory.glob(pattern)
+        for path, size in _listed(packages)
+        if not _has_size(path, size)
+    ]
+    return f"{len(lost)} files of its packages are gone or cut short, such as {min(lost)}" if lost else None
+
+
+def make_whole(directory: Path, fill: Callable[[], Environment], say: Say) -> Environment:
+    """The environment in `directory`, as it was left by an earlier call, or made by `fill`; half-made and damaged ones are removed before.
+
+    Processes that ask at the same time wait for the first.
+
+    Args:
+        directory: absolute, without links in it.
+        fill: makes the directory and what is in it.
+        say: told in a line what takes long.
+
+    Raises:
+        FatalError: what `fill` raises, or the disk refuses. Nothing half-made is left.
+    """
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with _exclusive(directory.with_name(f".{directory.name}.lock"), say):
+            made = read_marker(directory)
+            lost = losses(directory) if made else "it is half made, was moved, or its Python has gone"
+            if made and not lost:
+                return made
+            if directory.exists():
+                say(f"{directory} is removed and made again: {lost}")
+                shutil.rmtree(directory)
+            return _make(directory, fill)
+    except OSError as error:
+        raise FatalError(f"the environment {directory} can't be made: {error}", "Mend that and start again") from error
+
+
+def check_complete(directory: Path) -> None:
+    """Refuse an environment that lacks files as soon as it is installed. Raises FatalError."""
+    if lost := losses(directory):
+        raise FatalError(f"{directory} is damaged as it was installed: {lost}", "Empty the installer's cache (uv cache clean, conda clean --all)")
+
+
+def check_installed(captured: Captured, what: str, program: str) -> None:
+    """Raise what an installer complains of; its text is read, because its exit code says only that it failed.
+
+    Raises:
+        FatalError: naming the kind of trouble, with the installer's own last lines.
+    """
+    if captured.exit_code == 0:
+        return
+    said = captured.stderr + captured.stdout  # mamba complains on standard output
+    for pattern, trouble, remedy in _TROUBLES:
+        if re.search(pattern, said):
+            raise FatalError(f"{trouble} while {what}: {tail(said)}", remedy.format(program=program))
+    raise FatalError(f"{program} failed while {what}: {tail(said)}", "Mend that, or name an environment that has TensorFlow with --python PATH")
+
+
+def tail(text: str, lines: int = 12) -> str:
+    """The last lines of what a program said, as one."""
+    return " | ".join([" ".join(line.split()) for line in text.splitlines() if line.strip()][-lines:])
+
+
+def _make(directory: Path, fill: Callable[[], Environment]) -> Environment:
+    try:
+        environment = fill()
+        temporary = directory / f"{MARKER}.new"
+        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(environment)))
+        temporary.replace(directory / MARKER)
+        return environment
+    finally:
+        if directory.exists() and not (directory / MARKER).exists():
+            shutil.rmtree(directory)
+
+
+def _exclusive(path: Path, say: Say) -> AbstractContextManager[object]:
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path)
+    try:
+        return lock.acquire(blocking=False)
+    except Timeout:
+        say("another process is making this environment; waiting for it")
+        return lock.acquire()
+
+
+def _listed(packages: Path) -> Iterator[tuple[Path, int]]:
+    """The files of all packages with their sizes (https://packaging.python.org/specifications/recording-installed-packages/#the-record-file).
+
+    A file that several packages bring is as one of them left it.
+    """
+    rows = [
+        (row[0], int(row[2]))
+        for record in packages.glob("*.dist-info/RECORD")
+        for row in csv.reader(record.read_text(encoding="utf-8").splitlines())
+        if len(row) == 3 and row[2].isdigit() and not row[0].endswith(".pyc")
+    ]
+    owners = Counter(name for name, _ in rows)
+    return ((packages / name, size) for name, size in rows if owners[name] == 1)
+
+
+def _has_size(path: Path, size: int) -> bool:
+    try:
+        return path.stat().st_size == size
+    except OSError:
+        return False
