@@ -75,7 +75,8 @@ def _add_wish(command: argparse.ArgumentParser, *, demo: bool = True) -> None:
         "--tensorflow",
         type=given_text,
         metavar="RELEASE",
-        help="such as 1.12.0 or 2.21 (default: what --environment names, else the newest that this machine's Pythons serve)",
+        help="such as 1.12.0 or 2.21 (default: what --environment names, else the newest that this machine's Pythons serve); for run also several, as"
+        " 1.12.0,2.21, which are set side by side",
     )
     source = group.add_mutually_exclusive_group()
     source.add_argument(

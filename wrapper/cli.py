@@ -122,9 +122,14 @@ def _releases(options: argparse.Namespace, console: Console, given: list[str]) -
 
 def _report(options: argparse.Namespace, console: Console, given: list[str]) -> int:
     from wrapper import comparing, pipeline, views
+    from wrapper.reporter.axis import is_axis
     from wrapper.reporter.reference import load_sources
 
     directory = options.directory.resolve()
+    if is_axis(directory):
+        if options.block or options.price or options.kwh or options.per_hour or options.against or options.baseline:
+            raise UsageError(f"{directory} holds the reports of several releases", "Name the directory of one of them, or give no more options")
+        return pipeline.report_again(directory, console)
     if options.block:
         console.write(comparing.paste_block(directory))
         return EXIT_OK
@@ -198,11 +203,15 @@ def _import(options: argparse.Namespace, console: Console, given: list[str]) -> 
 
 def _verify(options: argparse.Namespace, console: Console, given: list[str]) -> int:
     from wrapper import views
+    from wrapper.comparing import reports_in
     from wrapper.reporter.verification import verify
 
-    verification = verify(options.directory)
-    console.show(views.verification_parts(verification))
-    return FatalError.exit_code if verification.findings else EXIT_OK
+    found = {directory: verify(directory) for directory in reports_in([options.directory])}
+    for directory, verification in found.items():
+        if len(found) > 1:
+            console.say(f"{directory}:")
+        console.show(views.verification_parts(verification))
+    return FatalError.exit_code if any(verification.findings for verification in found.values()) else EXIT_OK
 
 
 def _merge(options: argparse.Namespace, console: Console, given: list[str]) -> int:

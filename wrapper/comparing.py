@@ -28,6 +28,7 @@ from wrapper.reporter.spreadsheet import csv_text
 from wrapper.reporter.store import SESSION_FILE, Session, Trial, read_records, read_session, read_trials
 
 REPORT_PAGE = "report.html"
+_BELOW = (f"*/{SESSION_FILE}", f"*/*/{SESSION_FILE}")
 
 
 class Against(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,8 +150,9 @@ def write_page(directory: Path, compared: Compared | None, found: Cost | None) -
 
 
 def reports_in(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """The report directories among paths and right below them; a path without any stands for itself, to be refused by name."""
-    return tuple(found for path in paths for found in (sorted(session.parent for session in path.glob(f"*/{SESSION_FILE}")) or [path]))
+    """The report directories among paths and below them, also those of several releases; a path without any stands for itself, to be refused by
+    name."""
+    return tuple(found for path in paths for found in (sorted(place.parent for depth in _BELOW for place in path.glob(depth)) or [path]))
 
 
 def make_site(paths: Sequence[Path], directory: Path) -> Site:

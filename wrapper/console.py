@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from wrapper.parser.output import Event
     from wrapper.reporter.noise import Noise
     from wrapper.reporter.report import Report
+    from wrapper.reporter.side_by_side import SideBySide
     from wrapper.reporter.store import Trial
     from wrapper.runner.plan import PlannedTrial
     from wrapper.runner.sweep import Sweep
@@ -78,9 +79,19 @@ class Console:
         """Text that is to be copied, as it is."""
         self._terminal.out(text, end="", highlight=False)
 
-    def trial_started(self, planned: PlannedTrial, done: int, total: int) -> None:
-        of = f" of {total}" if total else ""
-        self._head = f"trial {planned.index}{of}: {planned.case.name}, repeat {planned.repeat}"
+    def trial_started(self, planned: PlannedTrial, done: int, total: int, release: str = "") -> None:
+        """Show what begins.
+
+        Args:
+            done: trials that are over, of those of all releases.
+            total: of all releases; 0 where that is not known.
+            release: named where there are several; a trial's index counts those of its own release.
+        """
+        of = f" of {total}" if total and not release else ""
+        what = f"{planned.case.name}, repeat {planned.repeat}"
+        self._head = (
+            f"{done + 1} of {total}: TensorFlow {release}, trial {planned.index}, {what}" if release else f"trial {planned.index}{of}: {what}"
+        )
         self._left = total - done
         self._started, self._shown, self._stage = time.monotonic(), 0.0, "starting"
         if self._terminal.is_terminal:
@@ -111,13 +122,15 @@ class Console:
         warnings = "".join(f" [{warning.kind}]" for warning in judgement.warnings)
         self.say(f"{self._head}: {outcome}{warnings} ({trial.execution.seconds:.1f} s)")
 
-    def show_plan(self, setup: Setup, sweep: Sweep, host: Host, trials: Sequence[PlannedTrial]) -> None:
-        self.show_setup(setup)
+    def show_plan(self, setups: Sequence[Setup], sweep: Sweep, host: Host, trials: Sequence[tuple[str, PlannedTrial]]) -> None:
+        for setup in setups:
+            self.show_setup(setup)
         gpus = ", ".join(gpu.name for gpu in host.gpus) or "no GPU"
         self.say(f"host:        {host.cpu}, {host.cores_logical} logical cores, {gpus}, {host.os}")
         self.say(f"sweep:       {sweep.name}: {counted(len(trials), 'trial')}, {sweep.repeats} of each case, {sweep.warmup_steps} + {sweep.steps} steps")
-        for planned in trials:
-            self.say(f"{planned.index:4d}  {planned.case.name}, repeat {planned.repeat}")
+        for release, planned in trials:
+            on = f", TensorFlow {release}" if len(setups) > 1 else ""
+            self.say(f"{planned.index:4d}  {planned.case.name}, repeat {planned.repeat}{on}")
             self.say(f"      {shlex.join(planned.command)}")
 
     def show_setup(self, setup: Setup) -> None:
@@ -157,6 +170,16 @@ class Console:
         self.say(f"report: {directory / 'report.md'} and report.html")
         if report.valid and not report.notice:
             self.say(f"beside published results: {own_program()} compare {shlex.quote(str(directory))}")
+
+    def show_side_by_side(self, found: SideBySide, directory: Path) -> None:
+        rows = ([str(cell) for cell in row] for row in found.figures.rows)
+        self.say(f"\n{found.title}")
+        self.show([table(found.figures.headers, rows, found.figures.align), f"{found.caption}."])
+        for release, reason, remedy in found.left_out.rows:
+            self.say(f"left out: TensorFlow {release}: {reason}. {remedy or ''}")
+        for note in found.notes:
+            self.say(f"note: {note}")
+        self.say(f"side by side: {directory / 'releases.md'} and releases.html")
 
     def show_noise(self, noise: Noise) -> None:
         self.say(f"\nA {noise.mean_a:.2f}, B {noise.mean_b:.2f} images/sec, B/A {noise.ratio:.4f}, {noise.n} trials each of the same case in turn")

@@ -6,7 +6,7 @@ import datetime
 import os
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,17 +21,10 @@ from wrapper.bootstrapper.setup import BY_HAND, Choice, Setup, Wish, decide_devi
 from wrapper.bootstrapper.source import Source, parse_source
 from wrapper.errors import FatalError, UsageError
 from wrapper.parser.output import Event
+from wrapper.reporter.axis import is_axis, read_axis
 from wrapper.reporter.report import Report
-from wrapper.reporter.store import (
-    SESSION_FILE,
-    Session,
-    Trial,
-    check_resumable,
-    create_report_directory,
-    read_session,
-    read_trials,
-    write_session,
-)
+from wrapper.reporter.side_by_side import SideBySide
+from wrapper.reporter.store import SESSION_FILE, Session, Trial, read_session, read_trials
 from wrapper.runner.load import other_load
 from wrapper.runner.plan import PlannedTrial, expand, recorded_sizes, stand_in
 from wrapper.runner.preflight import check_data_dir, leave_out, without
@@ -62,38 +55,90 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     command: tuple[str, ...] = ()
 
 
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for of one release."""
+
+    sweep: Sweep
+    wish: Wish
+    typed: bool = False
+    """Whether the user named the models for this very release: then one that it can't run is refused, not left out."""
+    resume: Path | None = None
+    """The report to go on with."""
+
+
 class Watch(Protocol):
     """What the pipeline tells whoever watches it run."""
 
     def say(self, text: str) -> None: ...
-    def show_plan(self, setup: Setup, sweep: Sweep, host: Host, trials: tuple[PlannedTrial, ...]) -> None: ...
-    def trial_started(self, planned: PlannedTrial, done: int, total: int) -> None: ...
+    def show_plan(self, setups: Sequence[Setup], sweep: Sweep, host: Host, trials: Sequence[tuple[str, PlannedTrial]]) -> None: ...
+    def trial_started(self, planned: PlannedTrial, done: int, total: int, release: str = "") -> None: ...
     def line(self, event: Event, seconds: float) -> None: ...
     def trial_ended(self, trial: Trial) -> None: ...
     def show_report(self, report: Report, directory: Path) -> None: ...
+    def show_side_by_side(self, found: SideBySide, directory: Path) -> None: ...
 
 
-def what_was_asked(request: Request) -> tuple[Sweep, Wish]:
-    """The sweep and the wish; from the records where a sweep is resumed."""
-    wish = request.wish
-    if request.resume is None:
-        default = "demo" if wish.demo else {"gpu": "all", "cpu": "cpu"}[decide_device(wish.device)[0]]
-        if request.raw is not None:
-            sweep = check_sweep({**request.raw, **request.overrides}, models=load_models())
-        else:
-            sweep = load_sweep(request.sweep or default, request.overrides)
-        named = sweep.device if request.sweep or request.raw is not None else "auto"
-        device = wish.device if wish.device != "auto" else named
-        return sweep, msgspec.structs.replace(wish, tensorflow=wish.tensorflow or sweep.tensorflow, device=device)
-    return _what_was_begun(request, request.resume)
-
-
-def check_input(request: Request, sweep: Sweep, wish: Wish) -> None:
-    """Refuse what can be seen to be wrong before anything is started, fetched, or waited for.
+def what_was_asked(request: Request) -> tuple[Asked, ...]:
+    """What was asked for, of each release in turn; from the records where a sweep is resumed.
 
     Raises:
-        UsageError: an unknown release, data that is not there, or reports that could not be made where they are asked for.
+        UsageError: for what can be seen to be wrong before anything is started, fetched, or waited for.
+        FatalError: the records are missing or damaged.
     """
+    if request.resume is None:
+        asked = _asked_anew(request)
+    else:
+        _check_resume(request)
+        asked = _axis_begun(request, request.resume) if is_axis(request.resume) else (_begun(request, request.resume),)
+    for one in asked:
+        _check_input(request, one)
+    return asked
+
+
+def asked_of_one(request: Request) -> Asked:
+    """The same where there can be one release only. Raises UsageError as well where there are several."""
+    asked = what_was_asked(request)
+    if len(asked) > 1:
+        raise UsageError(f"{len(asked)} releases are asked for, where one is looked at", "Name one with --tensorflow")
+    return asked[0]
+
+
+def _asked_anew(request: Request) -> tuple[Asked, ...]:
+    wish = request.wish
+    default = "demo" if wish.demo else {"gpu": "all", "cpu": "cpu"}[decide_device(wish.device)[0]]
+    if request.raw is not None:
+        sweep = check_sweep({**request.raw, **request.overrides}, models=load_models())
+    else:
+        sweep = load_sweep(request.sweep or default, request.overrides)
+    named = sweep.device if request.sweep or request.raw is not None else "auto"
+    wish = msgspec.structs.replace(wish, device=wish.device if wish.device != "auto" else named)
+    releases = tuple(wish.tensorflow.split(",")) if wish.tensorflow else sweep.tensorflow
+    if isinstance(releases, tuple) and len(releases) > 1:
+        exact = _exact(releases, sweep, wish)
+        return tuple(Asked(sweep=msgspec.structs.replace(sweep, tensorflow=one), wish=msgspec.structs.replace(wish, tensorflow=one)) for one in exact)
+    release = releases[0] if isinstance(releases, tuple) else releases
+    return (Asked(sweep=sweep, wish=msgspec.structs.replace(wish, tensorflow=release), typed="models" in request.overrides),)
+
+
+def _exact(releases: tuple[str, ...], sweep: Sweep, wish: Wish) -> tuple[str, ...]:
+    """The exact versions of several releases that are to be set side by side."""
+    exact = tuple(resolve_release(release, load_releases()).tensorflow for release in releases)
+    several = f"{len(releases)} releases are asked for"
+    if len(set(exact)) < len(exact):
+        raise UsageError(f"tensorflow: {shown(', '.join(releases))} means {', '.join(exact)}, and one stands twice", "Name each release once")
+    if wish.demo:
+        raise UsageError(f"{several}, and --demo has none", "Leave one of --tensorflow and --demo out")
+    if wish.source.name:
+        raise UsageError(f"{several}, and --environment {wish.source.text} has one", "Leave it out, or measure that release by itself")
+    sought = [model for model, sizes in sweep.models.items() if not isinstance(sizes, tuple)]
+    if sought:
+        remedy = "Write the batch size; `tfcnn batch-size` finds it for one release"
+        raise UsageError(f"models.{sought[0]}: {several}, and each could find another batch size to fit", remedy)
+    return exact
+
+
+def _check_input(request: Request, asked: Asked) -> None:
+    sweep, wish = asked.sweep, asked.wish
     if wish.tensorflow and not wish.demo:
         resolve_release(wish.tensorflow, load_releases())
     try:
@@ -105,8 +150,7 @@ def check_input(request: Request, sweep: Sweep, wish: Wish) -> None:
         raise UsageError(f"--reports {request.reports}: {place} is not a directory that can be written into", "Name another place")
 
 
-def _what_was_begun(request: Request, directory: Path) -> tuple[Sweep, Wish]:
-    """The sweep and the wish of the records in `directory`."""
+def _check_resume(request: Request) -> None:
     wish = request.wish
     if request.sweep or request.overrides:
         raise UsageError("--resume goes on with the sweep as it was", "Leave the sweep and its keys out")
@@ -120,6 +164,27 @@ def _what_was_begun(request: Request, directory: Path) -> tuple[Sweep, Wish]:
     for flag, given in asked.items():
         if given:
             raise UsageError(f"--{flag} can't be followed: --resume goes on with the sweep as it was", "Leave it out")
+
+
+def _axis_begun(request: Request, directory: Path) -> tuple[Asked, ...]:
+    """What was asked for of the releases whose reports lie in `directory`; one that has none is begun now."""
+    if request.retry:
+        raise UsageError(f"--retry: {directory} has trials of several releases", f"Say which with --resume {directory / 'RELEASE'}")
+    axis = read_axis(directory)
+    wish = msgspec.structs.replace(request.wish, source=parse_source(axis.environment), commit=axis.commit, device=axis.device)
+    begun = {part.tensorflow: directory / part.tensorflow for part in axis.parts if (directory / part.tensorflow / SESSION_FILE).exists()}
+    return tuple(
+        _begun(request, begun[release])
+        if release in begun
+        else Asked(
+            sweep=check_sweep({**axis.sweep, "tensorflow": release}, models=load_models()), wish=msgspec.structs.replace(wish, tensorflow=release)
+        )
+        for release in (part.tensorflow for part in axis.parts)
+    )
+
+
+def _begun(request: Request, directory: Path) -> Asked:
+    """What was asked for by the records in `directory`."""
     session = read_session(directory)
     last = max(session.planned_trials, *(trial.index for trial in read_trials(directory)), 0)
     for index in request.retry:
@@ -130,14 +195,14 @@ def _what_was_begun(request: Request, directory: Path) -> tuple[Sweep, Wish]:
     source = _recorded_source(session.environment, directory)
     by_hand = session.release.get("upstream_ref") == BY_HAND
     wish = msgspec.structs.replace(
-        wish,
+        request.wish,
         tensorflow=None if source.name or session.demo else _recorded(session.release, "release", "tensorflow", directory),
         source=source,
         commit=_recorded(session.release, "release", "upstream_commit", directory) if by_hand else None,
         device=session.device,
         demo=session.demo,
     )
-    return check_sweep(session.sweep, models=load_models()), wish
+    return Asked(sweep=check_sweep(session.sweep, models=load_models()), wish=wish, resume=directory)
 
 
 def _recorded_source(environment: Mapping[str, Any], directory: Path) -> Source:
@@ -158,33 +223,22 @@ def _damaged(how: str, directory: Path) -> FatalError:
     return FatalError(f"{directory / SESSION_FILE} is damaged: {how}", "Restore it from a copy, or start a new sweep")
 
 
-def list_cases(request: Request, sweep: Sweep, choice: Choice, watch: Watch) -> tuple[Sweep, tuple[Case, ...]]:
+def list_cases(asked: Asked, choice: Choice, watch: Watch) -> tuple[Sweep, tuple[Case, ...]]:
     """The cases that this release can run, and the sweep without the others.
 
     Batch sizes that have still to be found by trials stand in for themselves, so that everything else can be checked before.
     """
-    typed = "models" in request.overrides
-    absent = leave_out(tuple(sweep.models), choice.release.missing_models, typed=typed, release=choice.release.tensorflow)
+    sweep, release = asked.sweep, choice.release.tensorflow
+    absent = leave_out(tuple(sweep.models), choice.release.missing_models, typed=asked.typed, release=release)
     for model in absent:
-        watch.say(f"left out: {model}, which upstream can't run with TensorFlow {choice.release.tensorflow}")
+        watch.say(f"left out: {model}, which upstream can't run with TensorFlow {release}")
     sweep = msgspec.structs.replace(sweep, models=without(sweep.models, absent))
-    resolve = recorded_sizes(read_session(request.resume).cases) if request.resume else stand_in
+    resolve = recorded_sizes(read_session(asked.resume).cases) if asked.resume else stand_in
     cases = expand(sweep, device=choice.device, data_names=load_models(), resolve=resolve)
     for case in cases:
         if not isinstance(sweep.models[case.model], tuple):
             refuse_cpu(case)
     return sweep, cases
-
-
-def open_report(request: Request, session: Session, watch: Watch) -> Path:
-    """The report's directory: a new one, or the one to go on with, if nothing that matters has changed since."""
-    if request.resume is None:
-        directory = create_report_directory(request.reports, session)
-        write_session(directory, session)
-        return directory
-    for note in check_resumable(read_session(request.resume), session):
-        watch.say(f"note: {note}")
-    return request.resume
 
 
 def see_load(host: Host, request: Request, watch: Watch) -> tuple[str, ...]:

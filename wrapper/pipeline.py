@@ -3,84 +3,68 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from wrapper.batch_search import BatchSearch, SearchBench, resolve, search
-from wrapper.bootstrapper.examination import check_machine
+from wrapper.batch_search import BatchSearch, search
 from wrapper.bootstrapper.host import read_host
-from wrapper.bootstrapper.setup import Setup, Wish, choose, foresee, prepare
+from wrapper.bootstrapper.setup import Setup, Wish, choose, prepare
 from wrapper.errors import EXIT_INVALID_TRIALS, EXIT_OK, Interrupted
-from wrapper.measurement import Bench, measure
-from wrapper.opening import Request, Watch, check_input, describe, list_cases, nvidia, open_report, see_load, what_was_asked
+from wrapper.lanes import each, imagine, make_ready, open_reports, search_bench, with_batch_sizes
+from wrapper.opening import Request, Watch, asked_of_one, see_load, what_was_asked
 from wrapper.reporter.analysis import figure
+from wrapper.reporter.axis import is_axis, parts_with_report
 from wrapper.reporter.noise import Noise, noise
 from wrapper.reporter.report import Report, write_report
 from wrapper.reporter.resuming import own_program, resume_command
-from wrapper.reporter.store import Session, Trial, read_trials
+from wrapper.reporter.side_by_side import write_side_by_side
+from wrapper.reporter.store import read_trials
 from wrapper.rounds import plan_rounds, run_rounds, within_budget
 from wrapper.runner.lock import one_sweep_at_a_time
-from wrapper.runner.plan import PlannedTrial, expand
-from wrapper.runner.preflight import check_devices, check_flags
-from wrapper.runner.sweep import load_models
 
 
 def run(request: Request, watch: Watch) -> int:
-    """Bootstrap, run every trial that is not on disk yet, report.
+    """Bootstrap, run every trial that is not on disk yet, report; on each release where several are asked for.
 
     Returns:
-        0 when every trial has a valid figure, 4 when some have none.
+        0 when every trial has a valid figure, 4 when some have none, or a release could not be measured at all.
 
     Raises:
         FatalError: before the first trial, for what the user can mend.
         Interrupted: the user stopped it; what was finished is on disk and reported.
     """
-    _, report = run_sweep(request, watch)
-    return EXIT_INVALID_TRIALS if report.failures else EXIT_OK
+    return run_sweep(request, watch)[1]
 
 
-def run_sweep(request: Request, watch: Watch) -> tuple[Path, Report]:
-    """The whole flow (see `run`); returns the report and its directory."""
-    sweep, wish = what_was_asked(request)
-    check_input(request, sweep, wish)
+def run_sweep(request: Request, watch: Watch) -> tuple[Path, int]:
+    """The whole flow (see `run`); returns the directory of what it made, and the exit code."""
+    asked = what_was_asked(request)
     with one_sweep_at_a_time(str(request.resume or request.reports)):
-        choice = choose(wish, watch.say)
-        sweep, cases = list_cases(request, sweep, choice, watch)
-        check_machine(wish, choice, watch.say)
-        setup = prepare(choice, wish, watch.say)
-        check_flags(cases, setup.checkout.script)
-        if not wish.unproven_device:
-            check_devices(cases, setup.environment)
-        host = read_host(wish.vendor)
+        host = read_host(request.wish.vendor)
+        lanes, refused = each(asked, lambda one: make_ready(one, request, host, watch), watch)
         load = see_load(host, request, watch)
-        bench = Bench(setup=setup, gpus=nvidia(host), time_limit=sweep.time_limit, telemetry=request.telemetry)
         if not request.resume:
-            searches = search_bench(request, wish, describe(request, sweep, setup, host, cases, load), bench, watch)
-            cases = expand(sweep, device=setup.device, data_names=load_models(), resolve=lambda case, wanted: resolve(case, wanted, searches))
-        if sweep.budget and not request.resume:
-            sweep, cases = within_budget(sweep, cases, bench, watch)
-        directory = open_report(request, describe(request, sweep, setup, host, cases, load), watch)
-        interrupted = run_rounds(sweep, cases, request.retry, msgspec.structs.replace(bench, directory=directory), watch)
-        report = write_report(directory)
-        watch.show_report(report, directory)
-        if interrupted:
-            command = resume_command(str(directory), request.command, program=own_program())
-            raise Interrupted(f"interrupted; the finished trials are in {directory}", f"Go on with: {command}")
-        return directory, report
+            lanes = within_budget([with_batch_sizes(lane, request, host, load, watch) for lane in lanes], watch)
+        directory, lanes = open_reports(lanes, asked, refused, request, host, load)
+        interrupted = run_rounds(lanes, request.retry, watch)
+        reports = report_all([lane.directory for lane in lanes], watch)
+    if interrupted:
+        command = resume_command(str(directory), request.command, program=own_program())
+        raise Interrupted(f"interrupted; the finished trials are in {directory}", f"Go on with: {command}")
+    return directory, EXIT_INVALID_TRIALS if refused or any(report.failures for report in reports) else EXIT_OK
 
 
 def dry_run(request: Request, watch: Watch) -> int:
     """Show what `run` would do, and start nothing."""
-    sweep, wish = what_was_asked(request)
-    check_input(request, sweep, wish)
+    asked = what_was_asked(request)
     with tempfile.TemporaryDirectory(prefix="tfcnn-plan-") as folder:
-        # the commit of the demo is known when its repository has been made, somewhere
-        choice = choose(msgspec.structs.replace(wish, vendor=Path(folder)), watch.say)
-    sweep, cases = list_cases(request, sweep, choice, watch)
-    setup = foresee(choice, wish)
-    watch.show_plan(setup, sweep, read_host(wish.vendor, ask_cpu=False), plan_rounds(cases, range(1, sweep.repeats + 1), setup))
-    return EXIT_OK
+        lanes, refused = each(asked, lambda one: imagine(one, Path(folder), watch), watch)
+    trials = plan_rounds(lanes, range(1, lanes[0].sweep.repeats + 1))
+    setups = [lane.bench.setup for lane in lanes]
+    watch.show_plan(setups, lanes[0].sweep, read_host(request.wish.vendor, ask_cpu=False), [(lane.release, planned) for lane, planned in trials])
+    return EXIT_INVALID_TRIALS if refused else EXIT_OK
 
 
 def bootstrap(wish: Wish, watch: Watch) -> Setup:
@@ -89,50 +73,36 @@ def bootstrap(wish: Wish, watch: Watch) -> Setup:
 
 
 def report_again(directory: Path, watch: Watch) -> int:
-    """Make the report again from the records alone."""
-    watch.show_report(write_report(directory), directory)
+    """Make the report, or those of several releases and what sets them side by side, again from the records alone."""
+    report_all(parts_with_report(directory) if is_axis(directory) else [directory], watch)
     return EXIT_OK
+
+
+def report_all(directories: Sequence[Path], watch: Watch) -> list[Report]:
+    """Make the reports of one sweep and show them; where they are those of several releases, also side by side."""
+    reports = [write_report(directory) for directory in directories]
+    for report, directory in zip(reports, directories, strict=True):
+        watch.show_report(report, directory)
+    parent = directories[0].parent
+    if is_axis(parent):
+        watch.show_side_by_side(write_side_by_side(parent), parent)
+    return reports
 
 
 def find_batch_sizes(request: Request, watch: Watch) -> tuple[BatchSearch, ...]:
     """Find the largest batch size that trains for each case of a sweep whose batch sizes are "max"."""
-    sweep, wish = what_was_asked(request)
-    check_input(request, sweep, wish)
+    request = msgspec.structs.replace(request, telemetry=True)  # memory is seen by it
+    asked = asked_of_one(request)
     with one_sweep_at_a_time(str(request.reports)):
-        choice = choose(wish, watch.say)
-        sweep, cases = list_cases(request, sweep, choice, watch)
-        check_machine(wish, choice, watch.say)
-        setup = prepare(choice, wish, watch.say)
-        check_devices(cases, setup.environment)
-        host = read_host(wish.vendor)
-        session = describe(request, sweep, setup, host, cases, see_load(host, request, watch))
-        bench = Bench(setup=setup, gpus=nvidia(host), time_limit=sweep.time_limit, telemetry=True)
-        searches = search_bench(request, wish, session, bench, watch)
-        return tuple(search(case, "max", searches) for case in cases)
-
-
-def search_bench(request: Request, wish: Wish, session: Session, bench: Bench, watch: Watch) -> SearchBench:
-    """What searches for batch sizes run on."""
-
-    def run_one(planned: PlannedTrial, directory: Path) -> Trial:
-        watch.trial_started(planned, 0, 0)
-        trial = measure(planned, msgspec.structs.replace(bench, directory=directory), watch.line)
-        watch.trial_ended(trial)
-        return trial
-
-    return SearchBench(
-        setup=bench.setup,
-        gpus=bench.gpus,
-        session=session,
-        reports=request.reports,
-        cache=wish.vendor / "batch-sizes.json",
-        run=run_one,
-        say=watch.say,
-    )
+        host = read_host(request.wish.vendor)
+        lane = make_ready(asked, request, host, watch)
+        searches = search_bench(lane, request, host, see_load(host, request, watch), watch)
+        return tuple(search(case, "max", searches) for case in lane.cases)
 
 
 def measure_noise(request: Request, watch: Watch) -> Noise:
     """Run one case against itself in turn: odd repeats are one side, even ones the other. The records are those of an ordinary sweep."""
+    asked_of_one(request)
     directory, _ = run_sweep(request, watch)
     trials = [trial for trial in read_trials(directory) if figure(trial) is not None]
     sides = [[trial.judgement.images_per_sec or 0.0 for trial in trials if trial.repeat % 2 == side] for side in (1, 0)]

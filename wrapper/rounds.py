@@ -6,65 +6,72 @@ import itertools
 import math
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from wrapper.bootstrapper.setup import Setup
 from wrapper.errors import FatalError, Interrupted
-from wrapper.measurement import Bench, measure
+from wrapper.lanes import Lane
+from wrapper.measurement import measure
 from wrapper.opening import Watch
 from wrapper.reporter.analysis import summarise
 from wrapper.reporter.store import append_trial, read_trials
 from wrapper.runner.budget import SHORTEST, Cost, fit
-from wrapper.runner.plan import PlannedTrial, plan_trials
-from wrapper.runner.sweep import Case, Sweep
+from wrapper.runner.plan import PlannedTrial
+from wrapper.runner.sweep import Case
 
 
-def plan_rounds(cases: tuple[Case, ...], rounds: range, setup: Setup) -> tuple[PlannedTrial, ...]:
-    """The trials of these rounds; a trial's index depends on its round and case alone."""
-    first = (rounds.start - 1) * len(cases) + 1
-    return plan_trials(cases, rounds=rounds, python=setup.environment.python, script=str(setup.checkout.script), first_index=first)
+def plan_rounds(lanes: Sequence[Lane], rounds: range) -> tuple[tuple[Lane, PlannedTrial], ...]:
+    """The trials of these rounds as they run: in each round every release in turn, so that drift of the machine hits all alike."""
+    return tuple((lane, planned) for repeat in rounds for lane in lanes for planned in lane.plan(repeat))
 
 
-def run_rounds(sweep: Sweep, cases: tuple[Case, ...], retry: tuple[int, ...], bench: Bench, watch: Watch) -> bool:
+def run_rounds(lanes: Sequence[Lane], retry: tuple[int, ...], watch: Watch) -> bool:
     """Run what is not on disk yet, each on disk before the next starts.
+
+    Args:
+        lanes: with the same repeats and limits.
+        retry: trials of the only lane to run again.
 
     Returns:
         whether it was interrupted.
     """
+    sweep = lanes[0].sweep
     deadline = time.monotonic() + sweep.budget if sweep.budget else None
     # a trial to be run again may be one of the rounds that were added to reach a precision
-    rounds = max(sweep.repeats, *(math.ceil(index / len(cases)) for index in retry), 1)
-    if _run(plan_rounds(cases, range(1, rounds + 1), bench.setup), retry, bench, watch, deadline):
+    rounds = max(sweep.repeats, *(math.ceil(index / len(lanes[0].cases)) for index in retry), 1)
+    if _run(lanes, range(1, rounds + 1), retry, watch, deadline):
         return True
     for repeat in itertools.count(rounds + 1):
-        wide = _wide(sweep, cases, bench.directory)
+        wide = next(filter(None, (_wide(lane) for lane in lanes)), "")
         if not wide:
             return False
         if repeat > sweep.max_repeats:
             watch.say(f"stopped at {sweep.max_repeats} repeats: {wide}")
             return False
         watch.say(f"one more round: {wide}")
-        if _run(plan_rounds(cases, range(repeat, repeat + 1), bench.setup), retry, bench, watch, deadline):
+        if _run(lanes, range(repeat, repeat + 1), retry, watch, deadline):
             return True
     return False
 
 
-def within_budget(sweep: Sweep, cases: tuple[Case, ...], bench: Bench, watch: Watch) -> tuple[Sweep, tuple[Case, ...]]:
-    """Choose steps and repeats that fit into the sweep's budget, by one short trial of each case, whose figures are used for nothing else.
+def within_budget(lanes: Sequence[Lane], watch: Watch) -> tuple[Lane, ...]:
+    """Choose steps and repeats, the same for all lanes, that fit into the sweep's budget where it has one, by one short trial of each case, whose
+    figures are used for nothing else.
 
     Raises:
         FatalError: the budget is too short.
         Interrupted: the user stopped it; nothing was measured yet.
     """
+    sweep = lanes[0].sweep
+    if not sweep.budget:
+        return tuple(lanes)
     began = time.monotonic()
-    short = tuple(msgspec.structs.replace(case, steps=min(SHORTEST, case.steps)) for case in cases)
-    watch.say(f"planning for {sweep.budget:.0f} s: one short trial of each of {len(cases)} cases")
     with tempfile.TemporaryDirectory(prefix="tfcnn-budget-") as folder:
-        pilot = msgspec.structs.replace(bench, directory=Path(folder), telemetry=False)
-        costs = [_cost(planned, pilot, watch, len(cases)) for planned in plan_rounds(short, range(1, 2), bench.setup)]
+        pilots = plan_rounds([_short(lane, Path(folder) / lane.release) for lane in lanes], range(1, 2))
+        watch.say(f"planning for {sweep.budget:.0f} s: one short trial of each of {len(pilots)} cases")
+        costs = [_cost(lane, planned, watch, done, len(pilots)) for done, (lane, planned) in enumerate(pilots)]
     known = [cost for cost in costs if cost is not None]
     if not known:
         raise FatalError(
@@ -72,55 +79,76 @@ def within_budget(sweep: Sweep, cases: tuple[Case, ...], bench: Bench, watch: Wa
         )
     plan = fit(
         known,
-        seconds=(sweep.budget or 0.0) - (time.monotonic() - began),
+        seconds=sweep.budget - (time.monotonic() - began),
         steps=sweep.steps,
         repeats=sweep.repeats,
         max_repeats=sweep.max_repeats,
     )
     watch.say(f"plan: {plan.repeats} repeats of {plan.steps} steps for each case, about {plan.seconds:.0f} s")
-    left = (sweep.budget or 0.0) - (time.monotonic() - began)
-    sweep = msgspec.structs.replace(sweep, steps=plan.steps, repeats=plan.repeats, budget=left)
-    return sweep, tuple(msgspec.structs.replace(case, steps=plan.steps) for case in cases)
+    left = sweep.budget - (time.monotonic() - began)
+    return tuple(
+        msgspec.structs.replace(
+            lane,
+            sweep=msgspec.structs.replace(lane.sweep, steps=plan.steps, repeats=plan.repeats, budget=left),
+            cases=_with_steps(lane.cases, plan.steps),
+        )
+        for lane in lanes
+    )
 
 
-def _run(trials: Iterable[PlannedTrial], retry: tuple[int, ...], bench: Bench, watch: Watch, deadline: float | None) -> bool:
-    trials = tuple(trials)
-    done = {trial.index for trial in read_trials(bench.directory) if trial.judgement.verdict != "interrupted"} - set(retry)
-    longest: dict[Case, float] = {}
-    for planned in trials:
-        if planned.index in done:
-            continue
-        if deadline and time.monotonic() + longest.get(planned.case, 0.0) > deadline:
+def _run(lanes: Sequence[Lane], rounds: range, retry: tuple[int, ...], watch: Watch, deadline: float | None) -> bool:
+    done = {lane.directory: _finished(lane.directory) - set(retry) for lane in lanes}
+    undone = [(lane, planned) for lane, planned in plan_rounds(lanes, rounds) if planned.index not in done[lane.directory]]
+    total = sum((rounds.stop - 1) * len(lane.cases) for lane in lanes)  # of all rounds so far: these may be those of a later one alone
+    longest: dict[tuple[str, Case], float] = {}
+    for number, (lane, planned) in enumerate(undone, start=total - len(undone)):
+        expected = longest.get((lane.release, planned.case), 0.0)
+        if deadline and time.monotonic() + expected > deadline:
             watch.say(f"left out to keep to the budget: {planned.case.name}, repeat {planned.repeat}")
             continue
-        total = trials[-1].index  # of all rounds so far: these may be those of a later one alone
-        watch.trial_started(planned, total - sum(other.index not in done for other in trials), total)
-        trial = measure(planned, bench, watch.line)
-        append_trial(bench.directory, trial)
-        done.add(planned.index)
-        longest[planned.case] = max(trial.execution.seconds, longest.get(planned.case, 0.0))
+        watch.trial_started(planned, number, total, lane.release if len(lanes) > 1 else "")
+        trial = measure(planned, lane.bench, watch.line)
+        append_trial(lane.directory, trial)
+        longest[lane.release, planned.case] = max(trial.execution.seconds, expected)
         watch.trial_ended(trial)
         if trial.execution.ended_by == "interrupt" or trial.judgement.verdict == "interrupted":
             return True
     return False
 
 
-def _wide(sweep: Sweep, cases: tuple[Case, ...], directory: Path) -> str:
+def _finished(directory: Path) -> set[int]:
+    return {trial.index for trial in read_trials(directory) if trial.judgement.verdict != "interrupted"}
+
+
+def _wide(lane: Lane) -> str:
     """The case whose interval is widest, in words, where it is wider than asked for; a case that has no figure at all is not waited for."""
-    if sweep.until is None:
+    asked = lane.sweep.until
+    if asked is None:
         return ""
     widths = {
         summary.case.name: 100 * summary.ci95 / summary.mean if summary.ci95 is not None else 100.0
-        for summary in summarise(read_trials(directory), cases)
+        for summary in summarise(read_trials(lane.directory), lane.cases)
         if summary.mean
     }
     name = max(widths, key=lambda one: widths[one], default="")
-    return f"{name} is known within {widths[name]:.2f} %, {sweep.until:g} % asked for" if name and widths[name] > sweep.until else ""
+    return (
+        f"{name} is known within {widths[name]:.2f} % with TensorFlow {lane.release}, {asked:g} % asked for" if name and widths[name] > asked else ""
+    )
 
 
-def _cost(planned: PlannedTrial, pilot: Bench, watch: Watch, total: int) -> Cost | None:
-    watch.trial_started(planned, planned.index - 1, total)
-    trial = measure(planned, pilot, watch.line)
+def _short(lane: Lane, directory: Path) -> Lane:
+    """Short trials of the lane's cases, recorded in a directory that nobody keeps."""
+    bench = msgspec.structs.replace(lane.bench, directory=directory, telemetry=False)
+    return msgspec.structs.replace(lane, cases=_with_steps(lane.cases, min(SHORTEST, lane.sweep.steps)), bench=bench)
+
+
+def _with_steps(cases: Sequence[Case], steps: int) -> tuple[Case, ...]:
+    return tuple(msgspec.structs.replace(case, steps=steps) for case in cases)
+
+
+def _cost(lane: Lane, planned: PlannedTrial, watch: Watch, done: int, total: int) -> Cost | None:
+    watch.trial_started(planned, done, total, lane.release)
+    trial = measure(planned, lane.bench, watch.line)
     watch.trial_ended(trial)
     if trial.execution.ended_by == "interrupt" or trial.judgement.verdict == "interrupted":
         raise Interrupted("interrupted while planning for the budget; nothing was measured yet")

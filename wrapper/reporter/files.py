@@ -1,4 +1,4 @@
-"""Writing that a crash or a full disk can't turn into half a record."""
+"""Reading records, and writing that a crash or a full disk can't turn into half a record."""
 
 from __future__ import annotations
 
@@ -13,6 +13,25 @@ from wrapper.errors import FatalError
 
 # Windows has no quota error of its own, and errno lacks the name there.
 _FULL = frozenset({errno.ENOSPC}) if sys.platform == "win32" else frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def read_whole(path: Path, missing: str) -> bytes:
+    """What a file of a sweep's directory holds.
+
+    Args:
+        missing: what is said where there is none.
+
+    Raises:
+        FatalError: there is none, it is no regular file, or it can't be read.
+    """
+    try:
+        if path.exists() and not path.is_file():  # a pipe would wait for its writer, and a device may have no end
+            raise FatalError(f"{path} is no regular file", "Restore it from a copy, or remove it")
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise FatalError(missing, "Name a directory that a sweep made") from error
+    except OSError as error:
+        raise FatalError(f"{path} can't be read ({error})") from error
 
 
 def write_text_atomically(path: Path, text: str) -> None:

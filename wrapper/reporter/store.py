@@ -16,7 +16,7 @@ from wrapper.errors import FatalError
 from wrapper.parser.output import Step
 from wrapper.parser.verdict import Judgement
 from wrapper.process import Execution
-from wrapper.reporter.files import append_durably, explained, sync_directory, unfinished_line, write_text_atomically
+from wrapper.reporter.files import append_durably, explained, read_whole, sync_directory, unfinished_line, write_text_atomically
 from wrapper.runner.sweep import Case
 
 FORMAT = 1
@@ -91,7 +91,7 @@ class Records(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def create_report_directory(reports: Path, session: Session, *, name_parts: Sequence[str] = ()) -> Path:
-    """Make the directory of a new sweep, with `logs/` in it: reports/<date>-<sweep>-<release>-<gpu or cpu>, or with -2, -3 where that exists.
+    """Make the directory of a new sweep: reports/<date>-<sweep>-<release>-<gpu or cpu>, or with -2, -3 where that exists.
 
     Args:
         reports: where report directories stand; made if missing.
@@ -111,7 +111,6 @@ def create_report_directory(reports: Path, session: Session, *, name_parts: Sequ
     with explained(f"making a report directory in {reports}", reports):
         reports.mkdir(parents=True, exist_ok=True)
         directory = next(candidate for candidate in candidates if _is_made(candidate))
-        (directory / LOGS_DIRECTORY).mkdir()
         sync_directory(reports)
     return directory
 
@@ -128,7 +127,7 @@ def read_session(directory: Path) -> Session:
         FatalError: there is none, it is no regular file, it is damaged, or a newer version of this program wrote it.
     """
     path = directory / SESSION_FILE
-    data = _read(path, f"{directory} is not a report directory: it has no {SESSION_FILE}")
+    data = read_whole(path, f"{directory} is not a report directory: it has no {SESSION_FILE}")
     try:
         made_by = msgspec.json.decode(data, type=_Format).format
         if made_by != FORMAT:
@@ -172,7 +171,7 @@ def read_records(directory: Path) -> Records:
         FatalError: a line is damaged (its number is named), or the file can't be read or is no regular one.
     """
     path = directory / TRIALS_FILE
-    lines = _read(path, "").split(b"\n") if path.exists() else [b""]
+    lines = read_whole(path, "").split(b"\n") if path.exists() else [b""]
     decode = msgspec.json.Decoder(Trial).decode
     trials: dict[int, Trial] = {}
     notes = []
@@ -259,17 +258,6 @@ def _end_of(unfinished: bytes) -> bytes:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return _TORN_MARK + b"\n"
     return b"\n"
-
-
-def _read(path: Path, missing: str) -> bytes:
-    try:
-        if path.exists() and not path.is_file():  # a pipe would wait for its writer, and a device may have no end
-            raise FatalError(f"{path} is no regular file", "Restore it from a copy, or remove it")
-        return path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise FatalError(missing, "Name a directory that a sweep made") from error
-    except OSError as error:
-        raise FatalError(f"{path} can't be read ({error})") from error
 
 
 def _conditions(session: Session) -> dict[str, str]:

@@ -60,22 +60,27 @@ def fitted(text: str, characters: int) -> str:
     return text if len(text) <= characters else f"{text[: characters - 1]}…"
 
 
+def shortened(text: str) -> str:
+    """A reason as far as there is room for it."""
+    return fitted(text, _REASON_CHARACTERS)
+
+
 def _failures(report: Report) -> Table:
     rows = [
-        (one.index, one.case, one.repeat, one.verdict, _short(one.reason) or None, one.remedy or None, one.place)
+        (one.index, one.case, one.repeat, one.verdict, shortened(one.reason) or None, one.remedy or None, one.place)
         for one in report.failures[:MOST_ROWS]
     ]
     return Table(("Trial", "Case", "Repeat", "Verdict", "Because", "What to do", "Log"), rows, "rlrllll")
 
 
 def _case_warnings(report: Report) -> Table:
-    rows = [(report.labels[case], warning.kind, _short(warning.detail)) for case, found in report.case_warnings.items() for warning in found]
+    rows = [(report.labels[case], warning.kind, shortened(warning.detail)) for case, found in report.case_warnings.items() for warning in found]
     return Table(("Case", "Warning", "Because"), rows, "lll")
 
 
 def _trial_warnings(trials: Sequence[Trial], report: Report) -> Table:
     warned = [(trial, warning) for trial in trials if figure(trial) is not None for warning in trial.judgement.warnings]
-    rows = [(trial.index, report.labels[trial.case], warning.kind, _short(warning.detail), trial.log) for trial, warning in warned[:MOST_ROWS]]
+    rows = [(trial.index, report.labels[trial.case], warning.kind, shortened(warning.detail), trial.log) for trial, warning in warned[:MOST_ROWS]]
     return Table(("Trial", "Case", "Warning", "Because", "Log"), rows, "rllll")
 
 
@@ -94,10 +99,6 @@ def _every_trial(trials: Sequence[Trial], report: Report) -> Table:
         for trial in trials[:MOST_ROWS]
     ]
     return Table(("Trial", "Case", "Repeat", "Total images/sec", "Verdict", "Log", "Line", "Seconds"), rows, "rlrrllrr")
-
-
-def _short(text: str) -> str:
-    return fitted(text, _REASON_CHARACTERS)
 
 
 def _kinds(report: Report) -> Iterator[str]:

@@ -85,8 +85,8 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     name: str = "sweep"
     description: str = ""
-    tensorflow: str | None = None
-    """A release; None: chosen by what this machine has."""
+    tensorflow: str | Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] | None = None
+    """A release, or several on which to run the same cases; None: chosen by what this machine has."""
     device: Literal["auto", "cpu", "gpu"] = "auto"
     models: Annotated[dict[str, BatchSizes | Wanted], msgspec.Meta(min_length=1)]
     """Batch sizes per device for each model, or "max", or `fit` with those to try."""
@@ -177,8 +177,10 @@ def check_sweep(raw: Mapping[str, Any], *, models: Mapping[str, str | None]) -> 
     """
     _check_values(raw, "")
     values = {str(key): value for key, value in raw.items()}
-    if "tensorflow" in values and not isinstance(values["tensorflow"], str | None):
-        raise UsageError(f"tensorflow: {shown(values['tensorflow'])} is not text", 'Quote it: tensorflow: "1.10" (YAML reads 1.10 as the number 1.1)')
+    releases = values.get("tensorflow")
+    for release in releases if isinstance(releases, list | tuple) else [releases]:
+        if not isinstance(release, str | None):
+            raise UsageError(f"tensorflow: {shown(release)} is not text", 'Quote it: tensorflow: "1.10" (YAML reads 1.10 as the number 1.1)')
     for key in ("time_limit", "budget"):
         if isinstance(values.get(key), str):
             values[key] = parse_duration(values[key], key)
@@ -272,7 +274,7 @@ def _check_meaning(sweep: Sweep, models: Mapping[str, str | None]) -> None:
         if model not in models:
             near = difflib.get_close_matches(model, models, n=3) or sorted(models)
             raise UsageError(f"models.{model}: upstream has no model of this name", f"Near it: {', '.join(near)}")
-    lists: dict[str, object] = {key: getattr(sweep, key) for key in ("devices", "precisions", "xla")}
+    lists: dict[str, object] = {key: getattr(sweep, key) for key in ("tensorflow", "devices", "precisions", "xla")}
     lists |= {f"models.{model}": sizes for model, sizes in sweep.models.items()}
     for key, values in lists.items():
         if isinstance(values, tuple) and len(set(values)) < len(values):
