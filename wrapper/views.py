@@ -10,16 +10,15 @@ from rich.table import Table
 
 from wrapper.bootstrapper.doctor import Finding
 from wrapper.bootstrapper.offers import Offer
-from wrapper.reporter.comparison import Comparison, Row, shared_conditions
-from wrapper.reporter.comparison_grid import Cell, HeadlineTable, headline_tables
+from wrapper.reporter.comparison import Comparison, ratio_text, shared_conditions
+from wrapper.reporter.comparison_tables import comparison_tables, numbered, source_lines
 from wrapper.reporter.cost import Cost
 from wrapper.reporter.headline import mean_text
 from wrapper.reporter.importer import Imported, ImportedReport
-from wrapper.reporter.matching import not_stated
 from wrapper.reporter.merging import Figure, MergedLine, MergedTable, Ratio
 from wrapper.reporter.reference import Reference, Source
+from wrapper.reporter.tables import Table as Lines
 from wrapper.reporter.verification import Verification
-from wrapper.runner.sweep import Case
 from wrapper.tables import counted, table
 
 Parts = Iterator[str | Table]
@@ -30,10 +29,10 @@ NOTES_SHOWN = 20
 
 def references_parts(references: Sequence[Reference], sources: Mapping[str, Source]) -> Parts:
     """Published figures, each with its conditions and the number of its source."""
-    numbers = _numbers(one.source for one in references)
-    yield table(("GPU", "Model", "Batch", "Images/sec", "Conditions", "Source"), (_reference_row(one, numbers) for one in references), "llrrll")
+    numbers = numbered(one.source for one in references)
+    yield table(("Device", "Model", "Batch", "Images/sec", "Conditions", "Source"), (_reference_row(one, numbers) for one in references), "llrrll")
     yield f"{counted(len(references), 'published figure')}; images/sec are the total over all devices, batch sizes per device, and – is not stated"
-    yield from _sources(numbers, sources)
+    yield from source_lines(numbers, sources)
 
 
 def sources_parts(references: Sequence[Reference], sources: Mapping[str, Source]) -> Parts:
@@ -48,8 +47,7 @@ def import_parts(imported: Imported, reports: Sequence[ImportedReport]) -> Parts
     for report in reports:
         valid = [summary for summary in report.summaries if summary.mean is not None]
         if valid:
-            conditions = report.conditions
-            yield f"\n{conditions.name}: {conditions.gpu}, TensorFlow {conditions.tensorflow or 'not stated'}"
+            yield f"\n{report.conditions}"
             rows = ((one.case.model, str(one.case.batch_size), shared_conditions(one.case), mean_text(one), str(one.n)) for one in valid)
             yield table(("Model", "Batch", "Conditions", "Images/sec", "n"), rows, "lrlrr")
     valid_logs = sum(row.judgement.images_per_sec is not None for row in imported.rows)
@@ -67,24 +65,14 @@ def import_parts(imported: Imported, reports: Sequence[ImportedReport]) -> Parts
 
 
 def comparison_parts(comparisons: Sequence[Comparison], sources: Mapping[str, Source]) -> Parts:
-    """Each case beside each reference, then models across and GPUs down, then what the overall figures rest on, then the sources."""
-    numbers = _numbers(row.reference.source for comparison in comparisons for row in comparison.rows)
-    for comparison in comparisons:
-        conditions = comparison.conditions
-        yield f"\n{conditions.name}: {conditions.gpu}, TensorFlow {conditions.tensorflow or 'not stated'}"
-        yield from _case_parts(comparison, numbers)
-        for headline in headline_tables(comparison):
-            yield f"\n{conditions.name}: {headline.gpu} / the other GPU in per cent; {headline.conditions}"
-            yield _headline(headline, numbers)
-            yield "b64:32 is batch size 64 per device here and 32 there (? not stated)"
-            yield "* other conditions differ, † are not stated there or here; which ones is said above"
-        if comparison.overall:
-            yield "\nOverall: geometric mean of the ratios over the models that both have"
-            yield _overall(comparison, numbers)
-        yield from _unmatched_parts(comparison)
-        for case in comparison.missing:
-            yield f"no valid figure: {case.name}"
-    yield from _sources(numbers, sources)
+    """As `comparison_tables`, with an empty line after each table."""
+    gap = "\n"
+    for part in comparison_tables(comparisons, sources):
+        if isinstance(part, str):
+            yield gap + part
+        else:
+            yield table(part.headers, ([str("–" if cell is None else cell) for cell in row] for row in part.rows), part.align)
+        gap = "" if isinstance(part, str) else "\n"
 
 
 def verification_parts(verification: Verification) -> Parts:
@@ -149,7 +137,7 @@ def merge_parts(merged: Sequence[MergedTable]) -> Parts:
     """A table for each set of conditions: reports down, models and batch sizes across."""
     for one in merged:
         yield f"\n{one.conditions}; images/sec, and in brackets the ratio to the first report that has the case, unless too uncertain, and warnings"
-        headers = ("Report", "GPU", "TensorFlow", *(f"{model} b{batch_size}" for model, batch_size in one.columns))
+        headers = ("Report", "Device", "TensorFlow", *(f"{model} b{batch_size}" for model, batch_size in one.columns))
         yield table(headers, map(_merged_row, one.lines), "lll" + "r" * len(one.columns))
 
 
@@ -170,69 +158,6 @@ def _reference_row(one: Reference, numbers: Mapping[str, int]) -> tuple[str, ...
     return (gpu, one.model, "–" if one.batch_size is None else str(one.batch_size), one.published, ", ".join(conditions), f"[{numbers[one.source]}]")
 
 
-def _case_parts(comparison: Comparison, numbers: Mapping[str, int]) -> Parts:
-    by_case: dict[Case, list[Row]] = {}
-    for row in comparison.rows:
-        by_case.setdefault(row.summary.case, []).append(row)
-    for case, rows in by_case.items():
-        summary = rows[0].summary
-        what = f"{case.model}, batch size {case.batch_size} per device, {shared_conditions(case)}"
-        yield f"\n{what}: {mean_text(summary)} images/sec, n {summary.n}"
-        rows.sort(key=lambda row: -row.ratio)
-        yield table(("GPU", "Images/sec", "This / that", "Like with like", "Source"), (_comparison_row(row, numbers) for row in rows), "lrrll")
-
-
-def _unmatched_parts(comparison: Comparison) -> Parts:
-    by_reason: dict[tuple[str, str], list[str]] = {}
-    for one in comparison.unmatched:
-        near = f" (nearest: {one.nearest.reference.gpu}, {one.nearest.reference.source}, {one.nearest.reference.row})" if one.nearest else ""
-        by_reason.setdefault((one.against, one.reason), []).append(f"  {one.case.name}{near}")
-    for (against, reason), cases in by_reason.items():
-        yield f"\nnothing{f' of {against}' if against else ''} to compare with, {reason}:"
-        yield from cases
-
-
-def _comparison_row(row: Row, numbers: Mapping[str, int]) -> tuple[str, ...]:
-    reference = row.reference
-    uncertainty = "" if row.ci95 is None else f" ± {100 * row.ci95:.1f}"
-    caution = f"; caution: {reference.caution}" if reference.caution else ""
-    return (
-        *(reference.gpu, reference.published, f"{row.percent:.1f}{uncertainty} %"),
-        *(f"{row.match.label}; {row.spread}{caution}", f"[{numbers[reference.source]}]"),
-    )
-
-
-def _headline(headline: HeadlineTable, numbers: Mapping[str, int]) -> Table:
-    measured = ("" if figure is None else f"\n{figure:.1f}" for figure in headline.figures)
-    headers = ("GPU\nimages/sec here", "Source", *(model + figure for model, figure in zip(headline.models, measured, strict=True)), "Overall")
-    rows = ((line.gpu, f"[{numbers[line.source]}]", *map(_cell, line.cells), f"{line.overall:.1f} %") for line in headline.lines)
-    return table(headers, rows, "ll" + "r" * (len(headers) - 2))
-
-
-def _cell(cell: Cell | None) -> str:
-    if cell is None:
-        return "–"
-    sizes = ",".join(str(here) if here == there else f"{here}:{'?' if there is None else there}" for here, there in cell.batch_sizes)
-    marks = [mark for mark, conditions in (("*", cell.differing), ("†", cell.unstated)) if set(conditions) - {"batch size"}]
-    return f"{cell.percent:.1f} % b{sizes}{''.join(marks)}"
-
-
-def _overall(comparison: Comparison, numbers: Mapping[str, int]) -> Table:
-    headers = ("GPU", "Source", "This / that", "Models", "Only here", "Only there", "Differing")
-    return table(
-        headers,
-        (
-            (
-                *(one.gpu, f"[{numbers[one.source]}]", f"{100 * one.ratio:.1f} %", ", ".join(one.models)),
-                *(", ".join(names) or "–" for names in (one.only_measured, one.only_reference)),
-                "; ".join([*filter(None, [", ".join(one.differing)]), *not_stated(one.unstated)]) or "–",
-            )
-            for one in comparison.overall
-        ),
-        "llrllll",
-    )
-
-
 def _merged_row(line: MergedLine) -> tuple[str, ...]:
     cells = (_merged_cell(figure, ratio) for figure, ratio in zip(line.cells, line.ratios, strict=True))
     return (line.conditions.name, line.conditions.gpu, line.conditions.tensorflow, *cells)
@@ -241,23 +166,8 @@ def _merged_row(line: MergedLine) -> tuple[str, ...]:
 def _merged_cell(figure: Figure | None, ratio: Ratio | None) -> str:
     if figure is None:
         return "–"
-    interval = "" if ratio is None or ratio.ci95 is None else f" ± {ratio.ci95:.3f}"
-    said = [*([] if ratio is None else [f"{ratio.value:.3f}{interval}"]), *figure.caveats]
+    said = [*([] if ratio is None else [ratio_text(ratio.value, ratio.ci95)]), *figure.caveats]
     return mean_text(figure.summary) + (f" ({', '.join(said)})" if said else "")
-
-
-def _numbers(names: Iterable[str]) -> dict[str, int]:
-    """Sources numbered as they first come."""
-    return {name: number for number, name in enumerate(dict.fromkeys(names), start=1)}
-
-
-def _sources(numbers: Mapping[str, int], sources: Mapping[str, Source]) -> Parts:
-    if numbers:
-        yield "\nSources"
-    for name, number in numbers.items():
-        source = sources.get(name)
-        described = f"{source.title}, {source.published or 'no date'}, {source.url or 'no address kept'}" if source else "the baseline given"
-        yield f"[{number}] {name}: {described}"
 
 
 def _stated(value: bool | None) -> str:

@@ -124,7 +124,7 @@ class TestMatch:
 class TestCompare:
     def test_ratio_and_interval(self) -> None:
         (row,) = compare([summary(mean=210.0, ci95=4.2)], CONDITIONS, [reference()]).rows
-        assert (row.ratio, row.percent) == (1.05, 105.0)
+        assert (row.ratio, row.text) == (1.05, "1.050 ± 0.021 (105.0 %)")
         assert row.ci95 == pytest.approx(0.021)
 
     def test_an_interval_known_on_both_sides_counts_on_both(self) -> None:
@@ -221,6 +221,20 @@ class TestCompare:
         rows = [reference(), reference(row="h", precision="fp16"), reference(row="d", devices=2), reference(row="f", mode="forward only")]
         comparison = compare(measured, CONDITIONS, rows)
         assert len(comparison.overall) == len(headline_tables(comparison)) == 4
+
+
+    @pytest.mark.parametrize(
+        ("mean", "text"),
+        [
+            (0.0334, "0.000167 ± 0.000002 (0.0167 %)"),
+            (3.333, "0.0167 ± 0.0002 (1.67 %)"),
+            (198.0, "0.990 ± 0.010 (99.0 %)"),
+            (20000.0, "100.000 ± 1.000 (10000.0 %)"),
+        ],
+    )
+    def test_a_small_ratio_keeps_three_digits(self, mean: float, text: str) -> None:
+        (row,) = compare([summary(mean=mean, ci95=mean / 100)], CONDITIONS, [reference()]).rows
+        assert row.text == text
 
 
 class TestAgainst:
@@ -342,7 +356,7 @@ class TestProperties:
                     and table.conditions in {t.conditions for t in headline_tables(msgspec.structs.replace(comparison, rows=(row,)))}
                 }
                 assert [cell is not None for cell in line.cells] == [model in have for model in table.models]
-                assert all(cell is None or cell.percent > 0 for cell in line.cells)
+                assert all(cell is None or cell.ratio > 0 for cell in line.cells)
         assert all(entry["value"] > 0 for entry in json.loads(benchmark_json(measured, CONDITIONS)))
 
     @settings(max_examples=50, deadline=None)
@@ -365,8 +379,8 @@ class TestHeadline:
         (table,) = headline_tables(compare(measured, CONDITIONS, rows))
         assert (table.gpu, table.models, table.figures) == ("GeForce RTX 2080 Ti", ("resnet50", "vgg16"), (300.0, 150.0))
         slow, fast = table.lines
-        assert (slow.gpu, slow.overall) == ("Tesla P100", pytest.approx(150.0))
-        assert [cell and cell.percent for cell in slow.cells] == pytest.approx([150.0, 150.0])
+        assert (slow.gpu, slow.text) == ("Tesla P100", "150.0 %")
+        assert [cell and cell.text for cell in slow.cells] == ["150.0 %", "150.0 %"]
         assert fast.cells[1] is None
         assert fast.cells[0] and fast.cells[0].batch_sizes == ((64, 128),) and fast.cells[0].differing == ("batch size",)
 

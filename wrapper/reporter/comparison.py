@@ -33,9 +33,13 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         return self.match.reference
 
     @property
-    def percent(self) -> float:
-        """This machine in per cent of that one."""
-        return 100 * self.ratio
+    def ratio_text(self) -> str:
+        return ratio_text(self.ratio, self.ci95)
+
+    @property
+    def text(self) -> str:
+        """The ratio with its interval, and in per cent."""
+        return f"{self.ratio_text} ({percent_text(self.ratio)})"
 
 
 class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +69,10 @@ class Overall(msgspec.Struct, frozen=True, kw_only=True):
     unstated: tuple[str, ...] = ()
     """Conditions that at least one row's reference or report doesn't state."""
 
+    @property
+    def text(self) -> str:
+        return f"{ratio_text(self.ratio)} ({percent_text(self.ratio)})"
+
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """A report beside references."""
@@ -76,6 +84,17 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     missing: tuple[Case, ...]
     """Cases without a valid figure: nothing is said about them."""
     overall: tuple[Overall, ...]
+
+
+def ratio_text(ratio: float, ci95: float | None = None) -> str:
+    """A ratio, with half the width of its interval where it has one, to three decimals, or three digits where it is small."""
+    decimals = max(3, 2 - math.floor(math.log10(ratio)))
+    return f"{ratio:.{decimals}f}" + ("" if ci95 is None else f" ± {ci95:.{decimals}f}")
+
+
+def percent_text(ratio: float) -> str:
+    """The ratio in per cent, as precise as `ratio_text`."""
+    return f"{100 * ratio:.{max(1, -math.floor(math.log10(ratio)))}f} %"
 
 
 def compare(

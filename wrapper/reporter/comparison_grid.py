@@ -6,21 +6,35 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from wrapper.reporter.comparison import Comparison, Row, differing, geometric_mean, geometric_mean_by_model, shared_conditions, unstated
+from wrapper.reporter.comparison import (
+    Comparison,
+    Row,
+    differing,
+    geometric_mean,
+    geometric_mean_by_model,
+    percent_text,
+    shared_conditions,
+    unstated,
+)
 from wrapper.reporter.matching import not_stated
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
     """A model on a GPU in a headline table."""
 
-    percent: float
-    """The measured throughput in per cent of the reference's."""
+    ratio: float
+    """Measured / reference."""
     batch_sizes: tuple[tuple[int, int | None], ...]
     """Measured and reference batch size of each row behind it."""
     differing: tuple[str, ...]
     """Conditions in which at least one row behind it differs."""
     unstated: tuple[str, ...]
     """Conditions that at least one row behind it doesn't state."""
+
+    @property
+    def text(self) -> str:
+        """In per cent, as published comparisons have it."""
+        return percent_text(self.ratio)
 
     @property
     def label(self) -> str:
@@ -37,7 +51,11 @@ class HeadlineLine(msgspec.Struct, frozen=True, kw_only=True):
     cells: tuple[Cell | None, ...]
     """By model; None where there is nothing to compare."""
     overall: float
-    """Per cent, the geometric mean over the models that both have."""
+    """The geometric mean of the ratios over the models that both have."""
+
+    @property
+    def text(self) -> str:
+        return percent_text(self.overall)
 
 
 class HeadlineTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,9 +101,9 @@ def _line(gpu: str, source: str, rows: Sequence[Row], models: Sequence[str]) -> 
     behind = {model: [row for row in rows if row.summary.case.model == model] for model in models}
     means = geometric_mean_by_model(rows)
     cells = tuple(_cell(means[model], behind[model]) if behind[model] else None for model in models)
-    return HeadlineLine(gpu=gpu, source=source, cells=cells, overall=100 * geometric_mean(means.values()))
+    return HeadlineLine(gpu=gpu, source=source, cells=cells, overall=geometric_mean(means.values()))
 
 
 def _cell(ratio: float, rows: Sequence[Row]) -> Cell:
     sizes = dict.fromkeys((row.summary.case.batch_size, row.reference.batch_size) for row in rows)
-    return Cell(percent=100 * ratio, batch_sizes=tuple(sizes), differing=differing(rows), unstated=unstated(rows))
+    return Cell(ratio=ratio, batch_sizes=tuple(sizes), differing=differing(rows), unstated=unstated(rows))

@@ -113,8 +113,7 @@ def _reason(row: Row, bound: float) -> str:
 
 
 def _ratio(row: Row) -> str:
-    interval = "" if row.ci95 is None else f" ± {row.ci95:.3f}"
-    return f"{row.ratio:.3f}{interval} of {row.reference.source} ({row.reference.gpu})"
+    return f"{row.ratio_text} of {row.reference.source} ({row.reference.gpu})"
 
 
 def _clean(text: str) -> str:

@@ -40,6 +40,9 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether fp32 is computed with TF32; None: not known."""
     demo: bool = False
 
+    def __str__(self) -> str:
+        return f"{self.name}: {self.gpu}, TensorFlow {self.tensorflow or 'not stated'}"
+
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """A condition in which the report and a reference are known to differ."""
