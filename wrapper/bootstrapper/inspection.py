@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from wrapper.bootstrapper.container import Container
 from wrapper.bootstrapper.release import Release
 from wrapper.errors import FatalError
 from wrapper.process import Captured, run_captured, scrubbed_environment
@@ -26,7 +27,7 @@ _SENTINEL = "tfcnn-inspection:"
 
 # Runs on Python 2.7 and 3.5 to today, with TensorFlow 1.5 to today. The current directory leaves the search path first: a folder named tensorflow
 # may lie in it. With allow_growth the look at the devices does not take all of a GPU's memory; TensorFlow before 1.8 can't be asked that way.
-_SCRIPT = (
+INSPECTION = (
     r"""
 import sys
 sys.path[:] = [entry for entry in sys.path if entry]
@@ -117,6 +118,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """The CUDA version that TensorFlow was built for, "unknown" where a GPU build does not say; None for a CPU build."""
     diagnosis: tuple[str, ...] = ()
     """What TensorFlow said on standard error about devices that it could not use, e.g. a missing library."""
+    container: Container | None = None
+    """The image that the interpreter is in; None for one on this machine."""
 
 
 class _Python(msgspec.Struct, frozen=True):
@@ -192,9 +195,28 @@ def inspect(python: Path, *, kind: str, device: str, inherited: Mapping[str, str
     Raises:
         FatalError: not a Python, no TensorFlow in it, or one that does not import (with its own last line of error).
     """
-    hidden = {"CUDA_VISIBLE_DEVICES": "-1", "HIP_VISIBLE_DEVICES": "-1"} if device == "cpu" else {}
-    command = [str(python), "-c", _SCRIPT]
-    captured = run_captured(command, cwd=python.parent, environment={**inherited, **variables, **hidden}, time_limit_s=IMPORT_LIMIT_S)
+    command = [str(python), "-c", INSPECTION]
+    captured = run_captured(
+        command, cwd=python.parent, environment={**inherited, **variables, **hiding_variables(device)}, time_limit_s=IMPORT_LIMIT_S
+    )
+    return read_answer(captured, str(python), kind=kind, device=device, variables=variables)
+
+
+def hiding_variables(device: str) -> dict[str, str]:
+    """Variables that hide all GPUs from TensorFlow where the device is "cpu"."""
+    return {"CUDA_VISIBLE_DEVICES": "-1", "HIP_VISIBLE_DEVICES": "-1"} if device == "cpu" else {}
+
+
+def read_answer(captured: Captured, python: str, *, kind: str, device: str, variables: dict[str, str]) -> Environment:
+    """What an interpreter says that was given `INSPECTION` to run.
+
+    Args:
+        captured: what it printed.
+        python: the interpreter; for the others see `inspect`.
+
+    Raises:
+        FatalError: see `inspect`.
+    """
     try:
         told = _read_told(captured.stdout)
         if "python" not in told:
@@ -208,7 +230,7 @@ def inspect(python: Path, *, kind: str, device: str, inherited: Mapping[str, str
     return Environment(
         kind=kind,
         path=about_python.prefix,
-        python=str(python),
+        python=python,
         python_version=about_python.python_version,
         tensorflow=about_tensorflow.tensorflow,
         packages=dict(sorted(about_tensorflow.packages.items())),
@@ -244,7 +266,7 @@ def _read_told(stdout: str) -> dict[str, msgspec.Raw]:
     return {each.type: each.facts for each in told}
 
 
-def _import_failure(python: Path, captured: Captured) -> FatalError:
+def _import_failure(python: str, captured: Captured) -> FatalError:
     last = _last_line(captured.stderr)
     if re.match(r"(ModuleNotFoundError|ImportError): No module named '?tensorflow'?$", last):
         return FatalError(
