@@ -17,7 +17,6 @@ from wrapper.reporter.headline import mean_text
 from wrapper.reporter.importer import Imported, ImportedReport
 from wrapper.reporter.merging import Figure, MergedLine, MergedTable, Ratio
 from wrapper.reporter.reference import Reference, Source
-from wrapper.reporter.tables import Table as Lines
 from wrapper.reporter.verification import Verification
 from wrapper.tables import counted, table
 

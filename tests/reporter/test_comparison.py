@@ -222,7 +222,6 @@ class TestCompare:
         comparison = compare(measured, CONDITIONS, rows)
         assert len(comparison.overall) == len(headline_tables(comparison)) == 4
 
-
     @pytest.mark.parametrize(
         ("mean", "text"),
         [
