@@ -403,6 +403,15 @@ class TestReport:
         assert "Images/sec per unit of price" in page and "0.2946" in page
         assert "0.500 ± 0.000 (50.0 %)" in printed and "0.2946" in printed and f"page: {mine / 'report.html'}" in printed
 
+    def test_a_comparison_stays_in_the_report_and_holds(self, report: Report, command: Command) -> None:
+        mine = report("mine", {"resnet50": [147.0] * 3})
+        assert command("report", mine, "--against", "lambda_blog_2019_03", "--baseline", report("before", {"resnet50": [100.0] * 3}))[0] == 0
+        assert command("report", mine, "--price", "499")[0] == 0
+        for name in ("report.md", "report.html"):
+            text = (mine / name).read_text(encoding="utf-8")
+            assert "0.500 ± 0.000 (50.0 %)" in text and "1.470 ± 0.000 (147.0 %)" in text
+        assert "taken as recorded: the figures of the baseline before" in command("verify", mine)[1]
+
     def test_a_price_that_is_none(self, report: Report, command: Command) -> None:
         mine = report("mine", {"resnet50": [147.0] * 3})
         code, printed = command("report", mine, "--kwh", "-1")

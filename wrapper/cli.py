@@ -135,15 +135,15 @@ def _report(options: argparse.Namespace, console: Console, given: list[str]) -> 
         return EXIT_OK
     prices = {name: getattr(options, name) for name in ("price", "kwh", "per_hour")}
     against = _against(options, [directory])
-    compared = comparing.compare_reports([directory], against) if against.entries or against.baseline or against.strict else ()
+    compared = [comparing.keep_comparison(directory, against)] if against.entries or against.baseline or against.strict else []
     cost = comparing.report_cost(directory, prices)
     code = pipeline.report_again(directory, console)
-    console.show(views.comparison_parts([one.comparison for one in compared], load_sources()))
+    console.show(views.comparison_parts(compared, load_sources()))
     priced = any(prices.values())
     if cost and priced:
         console.show(views.cost_parts(cost))
-    if compared or priced:
-        console.say(f"page: {comparing.write_page(directory, compared[0] if compared else None, cost)}")
+    if priced:
+        console.say(f"page: {comparing.write_page(directory, cost)}")
     return code
 
 

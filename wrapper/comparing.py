@@ -19,9 +19,10 @@ from wrapper.reporter.files import write_text_atomically
 from wrapper.reporter.gate import Failure, below, benchmark_json, junit_xml
 from wrapper.reporter.html import report_html
 from wrapper.reporter.importer import Imported, ImportedReport, as_references, as_reports, import_logs
+from wrapper.reporter.kept import COMPARISON_FILE, Asked, compare_again, comparing_with, comparison_json, read_asked
 from wrapper.reporter.matching import conditions_of, references_from
 from wrapper.reporter.numerics import load_known_losses
-from wrapper.reporter.reference import Reference, Source, as_published, load_references
+from wrapper.reporter.reference import Reference, Source, as_published
 from wrapper.reporter.series import read_series
 from wrapper.reporter.site import Site, write_site
 from wrapper.reporter.spreadsheet import csv_text
@@ -35,7 +36,7 @@ class Against(msgspec.Struct, frozen=True, kw_only=True):
     """What reports are compared with."""
 
     entries: tuple[str, ...] = ()
-    """Sources, GPUs or GPU families; empty: all published figures, or the baseline alone where there is one."""
+    """Sources, and names of GPUs and CPUs; empty: all published figures, or the baseline alone where there is one."""
     baseline: Path | None = None
     """Another report, or a directory of logs."""
     strict: bool = False
@@ -77,22 +78,25 @@ def compare_reports(reports: Sequence[Path], against: Against) -> tuple[Compared
 
     Raises:
         FatalError: a report is missing, damaged or a demo, or a tree holds no log that can be compared.
-        UsageError: an entry is neither a source nor a GPU.
+        UsageError: an entry is neither a source nor a GPU or CPU of the references, or the baseline bears a source's name.
     """
-    published = load_references() if against.entries or not against.baseline else ()
-    own = _references(against.baseline) if against.baseline else ()
-    # a source by the baseline's name is always among those compared with
-    entries = (*against.entries, *sorted({reference.source for reference in own})) if against.entries else ()
+    references, entries = comparing_with(_asked(against))
     reports = reports_in(reports)
     measured = [path for path in reports if path.resolve() != against.baseline] or reports
     return tuple(
-        Compared(
-            report=report,
-            comparison=compare(report.summaries, report.conditions, (*published, *own), against=entries, strict=against.strict),
-        )
+        Compared(report=report, comparison=compare(report.summaries, report.conditions, references, against=entries, strict=against.strict))
         for path in measured
         for report in _reports(path)
     )
+
+
+def keep_comparison(directory: Path, against: Against) -> Comparison:
+    """Compare a report and write comparison.json beside it, from which its pages are made from now on. Raises as `compare_reports`."""
+    session, _, report = _opened(directory)
+    asked = _asked(against)
+    comparison = compare_again(asked, session, report)
+    write_text_atomically(directory / COMPARISON_FILE, comparison_json(asked, comparison))
+    return comparison
 
 
 def hold_to(bound: float, compared: Sequence[Compared]) -> tuple[Failure, ...]:
@@ -140,10 +144,11 @@ def report_cost(directory: Path, prices: Mapping[str, float | None]) -> Cost | N
     return cost(report, trials, **prices)
 
 
-def write_page(directory: Path, compared: Compared | None, found: Cost | None) -> Path:
-    """Make report.html from the records, with a comparison and a cost in it where there are any; returns its path."""
+def write_page(directory: Path, found: Cost | None) -> Path:
+    """Make report.html from the records, with the comparison that is kept beside it and a cost in it where there are any; returns its path."""
     session, trials, report = _opened(directory)
-    comparison = compared.comparison if compared else None
+    asked = read_asked(directory)
+    comparison = compare_again(asked, session, report) if asked else None
     page = directory / REPORT_PAGE
     write_text_atomically(page, report_html(session, trials, report, series=read_series(directory, trials), comparison=comparison, cost=found))
     return page
@@ -194,6 +199,11 @@ def as_published_requests(asked: Request, source: str) -> tuple[Request, ...]:
             flags = {**sweep["flags"], **keys.get("flags", {})}
             requests.append(msgspec.structs.replace(asked, raw={**sweep, "models": models}, overrides={**keys, "flags": flags}))
     return tuple(requests)
+
+
+def _asked(against: Against) -> Asked:
+    own = _references(against.baseline) if against.baseline else ()
+    return Asked(against=against.entries, strict=against.strict, baseline=own)
 
 
 def _reports(path: Path) -> tuple[ImportedReport, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from wrapper.comparing import Against, keep_comparison
 from wrapper.errors import FatalError
 from wrapper.parser.clock import window_throughput
 from wrapper.parser.output import parse_file
@@ -166,6 +167,69 @@ def test_many_trials_left_out_are_counted(report: Path, planned: int) -> None:
     write_report(report)
     found = whats(report)
     assert found[:2] == ["trial 4", "trial 5"] and found[-1] == f"{planned - 23} more trials"
+
+
+@pytest.fixture
+def compared(report: Path) -> Path:
+    """The report, compared with published figures and with a baseline of half its speed."""
+    half = report.parent / "half"
+    shutil.copytree(report, half)
+    for index in (1, 2):
+        edit_record(half, index, judgement={"images_per_sec": 900.0})
+    keep_comparison(report, Against(entries=("V100",), baseline=half))
+    write_report(report)
+    return report
+
+
+def test_an_honest_comparison_holds(compared: Path) -> None:
+    verification = verify(compared)
+    assert (verification.findings, verification.taken) == ((), ("half",))
+
+
+@pytest.mark.parametrize("name", ["comparison.json", "report.md"])
+def test_an_edited_ratio(compared: Path, name: str) -> None:
+    path = compared / name
+    text = path.read_text(encoding="utf-8")
+    ratio = f"{json.loads((compared / 'comparison.json').read_text(encoding='utf-8'))['rows'][0]['ratio']:.3f}"
+    assert ratio in text
+    path.write_text(text.replace(ratio, "9.999"), encoding="utf-8")
+    found = verify(compared).findings
+    assert found
+    assert all(finding.what.startswith(f"{name}, line") and "9.999" in finding.recorded and ratio in finding.recomputed for finding in found)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [
+        ('"strict": false', '"strict": true', "comparison.json, line"),
+        ('"V100"', '"V1OO"', "comparison.json"),
+        ('"images_per_sec": 900.0', '"images_per_sec": 90.0', "comparison.json, line"),
+        ('"images_per_sec": 900.0', '"images_per_sec": 0', "comparison.json"),
+        ('"source": "half"', '"source": "tf_org_dgx1"', "comparison.json"),
+        ("{", "", "comparison.json"),
+    ],
+)
+def test_an_edited_comparison(compared: Path, old: str, new: str, what: str) -> None:
+    path = compared / "comparison.json"
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    found = whats(compared)
+    assert any(name.startswith(what) for name in found) and any(name.startswith("report.md") for name in found)
+
+
+def test_a_comparison_left_out(compared: Path) -> None:
+    (compared / "comparison.json").unlink()
+    assert {name.partition(",")[0] for name in whats(compared)} == {"report.md"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights on Windows")
+def test_a_comparison_elsewhere_is_not_read(compared: Path) -> None:
+    path = compared / "comparison.json"
+    path.rename(compared.parent / "elsewhere.json")
+    path.symlink_to(compared.parent / "elsewhere.json")
+    first = verify(compared).findings[0]
+    assert (first.what, first.recorded) == ("comparison.json", "outside the report's directory, and not read")
 
 
 @pytest.mark.parametrize(("name", "digits"), [("results.csv", "{:.4f}"), ("results.json", "{:.4f}"), ("report.md", "{:.0f}")])

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from wrapper.reporter.comparison import Comparison
+from wrapper.reporter.comparison_tables import comparison_tables
 from wrapper.reporter.content import Report
 from wrapper.reporter.facts import started_by
 from wrapper.reporter.headline import Headline
 from wrapper.reporter.markdown import Markdown, code_block, inline, table
 from wrapper.reporter.paths import without_directories
+from wrapper.reporter.reference import load_sources
 from wrapper.reporter.resuming import resume_command
 from wrapper.reporter.store import Session, Trial
 from wrapper.reporter.tables import Table, contents
@@ -18,8 +21,8 @@ _TEMPLATES = Path(__file__).parents[1] / "data" / "templates"
 _RETRIES_SHOWN = 20
 
 
-def page(session: Session, trials: Sequence[Trial], report: Report) -> str:
-    """The report as GitHub Flavored Markdown, without the directories of the machine."""
+def page(session: Session, trials: Sequence[Trial], report: Report, *, comparison: Comparison | None = None) -> str:
+    """The report as GitHub Flavored Markdown, without the directories of the machine, and with a comparison where there is one."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -38,6 +41,7 @@ def page(session: Session, trials: Sequence[Trial], report: Report) -> str:
         code_block=code_block,
         retries=code_block(retries),
         sweep=code_block([started_by(session)]),
+        comparison=comparison_tables([comparison], load_sources()) if comparison else (),
     )
 
 

@@ -6,7 +6,7 @@ import csv
 import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import yaml
@@ -43,10 +43,10 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     gpu: str
     """Canonical name of gpus.csv."""
     machine: str | None = None
-    devices: int
+    devices: Annotated[int, msgspec.Meta(ge=0)]
     """0: the CPU."""
     model: str
-    batch_size: int | None = None
+    batch_size: Annotated[int, msgspec.Meta(ge=1, le=10**9)] | None = None
     """Per device."""
     precision: str | None = None
     tf32: bool | None = None
@@ -64,7 +64,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     flags: str | None = None
     """Other upstream flags; "none" in an own report without any. No published row states them."""
     tensorflow: str | None = None
-    images_per_sec: float
+    images_per_sec: Annotated[float, msgspec.Meta(ge=0.001, le=1e12)]
     """Total over all devices."""
     published: str
     """The same figure, digit by digit as published."""
@@ -78,7 +78,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     """What else tells rows of one source apart."""
     caution: str | None = None
     """Why the row deserves less trust."""
-    ci95: float | None = None
+    ci95: Annotated[float, msgspec.Meta(ge=0, le=1e12)] | None = None
     """Half the width of the figure's 95 % interval in images/sec; no published row has one, an own report used as baseline does."""
 
 

@@ -9,6 +9,7 @@ from wrapper.reporter.content import Report, compose
 from wrapper.reporter.cost import cost
 from wrapper.reporter.files import write_text_atomically
 from wrapper.reporter.html import report_html
+from wrapper.reporter.kept import COMPARISON_FILE, compare_again, comparison_json, read_asked
 from wrapper.reporter.numerics import load_known_losses
 from wrapper.reporter.page import page
 from wrapper.reporter.results import results_csv, results_json
@@ -21,7 +22,8 @@ FILES = ("report.md", "report.html", "results.csv", "results.json", "throughput.
 
 
 def write_report(directory: Path) -> Report:
-    """Make `FILES` from session.json and trials.jsonl, and the curves of report.html from what is in logs/.
+    """Make `FILES` from session.json and trials.jsonl, the curves of report.html from what is in logs/, and what comparison.json asks for, if there
+    is one, again.
 
     Args:
         directory: a sweep's report directory.
@@ -30,17 +32,23 @@ def write_report(directory: Path) -> Report:
         what the report says.
 
     Raises:
-        FatalError: the records are missing or damaged, or the files can't be written.
+        FatalError: the records or comparison.json are missing or damaged, or the files can't be written.
+        UsageError: comparison.json names what this version's references lack.
     """
     session, records = read_session(directory), read_records(directory)
     report = compose(session, records, load_known_losses())
+    asked = read_asked(directory)
+    compared = compare_again(asked, session, report) if asked else None
+    series = read_series(directory, records.trials)
     texts = (
-        page(session, records.trials, report),
-        report_html(session, records.trials, report, series=read_series(directory, records.trials), cost=cost(report, records.trials)),
+        page(session, records.trials, report, comparison=compared),
+        report_html(session, records.trials, report, series=series, comparison=compared, cost=cost(report, records.trials)),
         results_csv(session, records.trials, report),
         results_json(session, records.trials, report),
         picture(records.trials, report),
     )
     for name, text in zip(FILES, texts, strict=True):
         write_text_atomically(directory / name, text)
+    if asked and compared:
+        write_text_atomically(directory / COMPARISON_FILE, comparison_json(asked, compared))
     return report

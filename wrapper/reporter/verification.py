@@ -10,12 +10,14 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from wrapper.errors import FatalError
 from wrapper.parser.clock import read_stamps, timed_window, window_throughput
 from wrapper.parser.line import KEPT_CHARACTERS, readable
 from wrapper.parser.output import parse_file
 from wrapper.parser.stderr import read_stderr
 from wrapper.parser.verdict import judge
 from wrapper.reporter.content import compose
+from wrapper.reporter.kept import COMPARISON_FILE, Asked, compare_again, comparison_json, decode_asked
 from wrapper.reporter.numerics import load_known_losses
 from wrapper.reporter.page import page
 from wrapper.reporter.results import results_csv, results_json
@@ -43,16 +45,18 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     trials: int
     logs: int
     """Files whose hash was looked at."""
+    taken: tuple[str, ...] = ()
+    """Baselines whose figures are taken from comparison.json as they are."""
 
 
 def verify(directory: Path) -> Verification:
-    """Recompute a report from its logs: each total at its line, each verdict, header, step line and clock, then results.csv, results.json and
-    report.md with every mean and interval in them, byte for byte, as the logs give them; and the hash of each log. A trial that was planned and has
-    no record is named: the sweep was stopped before it, or it was taken out.
+    """Recompute a report from its logs: each total at its line, each verdict, header, step line and clock, then results.csv, results.json, report.md
+    and comparison.json with every mean, interval and ratio in them, byte for byte, as the logs and the published figures give them; and the hash of
+    each log. A trial that was planned and has no record is named: the sweep was stopped before it, or it was taken out.
 
-    How a process ended and on which devices it was seen can't be recomputed and is taken from the record; another version of this program may have
-    written the three files otherwise. report.html and throughput.svg are not looked at: they show what the others hold, and the page also what the
-    user had it compared with. No file outside the directory is read.
+    How a process ended and on which devices it was seen can't be recomputed and is taken from the record, and so are the figures of a baseline, whose
+    logs lie elsewhere; another version of this program may have written the files otherwise, or hold other published figures. report.html and
+    throughput.svg are not looked at: they show what the others hold. No file outside the directory is read.
 
     Args:
         directory: a report's, which may have been made elsewhere.
@@ -73,8 +77,17 @@ def verify(directory: Path) -> Verification:
         recomputed.append(again)
     findings += _missing(session, records)
     findings += _unrecorded(directory, records)
-    findings += _file_findings(directory, session, Records(trials=tuple(recomputed), notes=records.notes))
-    return Verification(findings=tuple(findings), trials=len(recomputed), logs=sum(len(trial.log_hashes) for trial in recomputed))
+    asked = _asked(directory)
+    if isinstance(asked, Finding):
+        findings.append(asked)
+        asked = None
+    findings += _file_findings(directory, session, Records(trials=tuple(recomputed), notes=records.notes), asked)
+    return Verification(
+        findings=tuple(findings),
+        trials=len(recomputed),
+        logs=sum(len(trial.log_hashes) for trial in recomputed),
+        taken=tuple(sorted({reference.source for reference in asked.baseline})) if asked else (),
+    )
 
 
 def _file(directory: Path, name: str) -> Path:
@@ -165,12 +178,30 @@ def _unrecorded(directory: Path, records: Records) -> Iterator[Finding]:
             yield Finding(what=f"log {readable(path.name)}", recorded="no trial", recomputed="a log that no trial records")
 
 
-def _file_findings(directory: Path, session: Session, records: Records) -> Iterator[Finding]:
+def _asked(directory: Path) -> Asked | Finding | None:
+    """What the report was compared with, or why that can't be read."""
+    try:
+        return decode_asked(_file(directory, COMPARISON_FILE).read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return Finding(what=COMPARISON_FILE, recorded=str(error), recomputed="not compared")
+    except FatalError as error:
+        return Finding(what=COMPARISON_FILE, recorded=readable(error.what), recomputed="not compared")
+
+
+def _file_findings(directory: Path, session: Session, records: Records, asked: Asked | None) -> Iterator[Finding]:
     report = compose(session, records, load_known_losses())
+    comparison = None
+    try:
+        comparison = compare_again(asked, session, report) if asked else None
+    except FatalError as error:  # a demo; a name that this version's references lack
+        yield Finding(what=COMPARISON_FILE, recorded="a comparison", recomputed=readable(f"none: {error.what}"))
     texts = {
-        "report.md": page(session, records.trials, report),
+        "report.md": page(session, records.trials, report, comparison=comparison),
         "results.csv": results_csv(session, records.trials, report),
         "results.json": results_json(session, records.trials, report),
+        **({COMPARISON_FILE: comparison_json(asked, comparison)} if asked and comparison else {}),
     }
     for name, text in texts.items():
         try:
