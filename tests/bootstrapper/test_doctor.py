@@ -330,33 +330,57 @@ def test_what_a_driver_serves(served: str, needed: str, serves: bool) -> None:
     assert serves_cuda(served, needed) is serves
 
 
+def gpu(capability: str | None) -> Gpu:
+    return Gpu(index=0, name="GPU", compute_capability=capability)
+
+
+RUNS, IS_COMPILED = (None, False), (None, True)
 FITS = {
-    # compute capability, CUDA served: why it does not fit, and whether it is compiled at the start
-    ("8.0", "12.8"): (None, False),
-    ("8.6", "12.2"): (None, False),
-    ("7.5", "12.8"): (None, False),
-    ("9.0", "12.2"): (None, False),
-    ("12.0", "13.0"): (None, True),
-    ("12.0", "12.2"): ("can't compile its PTX", True),
-    ("7.0", "12.8"): ("no PTX", False),
-    ("5.2", "12.8"): ("no PTX", False),
-    ("8.0", "11.8"): ("built for CUDA 12.5", False),
-    ("12.0", None): (None, True),
+    # release, compute capability, CUDA served: why it does not fit, and whether it is compiled at the start
+    ("1.12.0", "7.5", "9.0"): RUNS,  # code for 7.0
+    ("1.12.0", "6.1", "8.0"): ("built for CUDA 9.0", False),
+    ("1.12.0", "8.6", "12.8"): IS_COMPILED,
+    ("1.12.0", "9.0", "12.8"): IS_COMPILED,
+    ("1.15.5", "7.5", "10.0"): RUNS,
+    ("1.15.5", "8.9", "12.8"): IS_COMPILED,
+    ("1.15.5", "3.0", "10.0"): ("TensorFlow 1.15.5 holds no code for compute capability 3.0", False),
+    ("2.4.4", "8.6", "11.2"): RUNS,  # code for 8.0
+    ("2.11.1", "8.9", "12.8"): RUNS,
+    ("2.11.1", "9.0", "12.8"): IS_COMPILED,
+    ("2.11.1", "12.0", "13.0"): IS_COMPILED,
+    ("2.15.1", "6.1", "12.2"): RUNS,
+    ("2.21.0", "8.0", "12.8"): RUNS,
+    ("2.21.0", "8.6", "12.2"): RUNS,
+    ("2.21.0", "8.9", "12.8"): RUNS,
+    ("2.21.0", "7.5", "12.8"): RUNS,
+    ("2.21.0", "9.0", "12.2"): RUNS,
+    ("2.21.0", "12.0", "13.0"): IS_COMPILED,
+    ("2.21.0", "12.0", "12.2"): ("can't compile its PTX", True),
+    ("2.21.0", "7.0", "12.8"): ("the cuDNN in the lock of TensorFlow 2.21.0 holds no code for compute capability 7.0", False),
+    ("2.21.0", "5.2", "12.8"): ("no PTX", False),
+    ("2.21.0", "8.0", "11.8"): ("built for CUDA 12.5", False),
+    ("2.21.0", "12.0", None): IS_COMPILED,
 }
 
 
 @pytest.mark.parametrize(("machine", "expected"), FITS.items())
-def test_which_gpus_the_newest_release_fits(machine: tuple[str, str | None], expected: tuple[str | None, bool]) -> None:
-    gpu = Gpu(index=0, name="GPU", compute_capability=machine[0])
-    why = unfit(row(), gpu, machine[1])
+def test_which_gpus_a_release_fits(machine: tuple[str, str, str | None], expected: tuple[str | None, bool]) -> None:
+    release, capability, served = machine
+    why = unfit(row(release), gpu(capability), served, "linux")
     assert (why is None) if expected[0] is None else (why is not None and expected[0] in why)
-    assert is_compiled_at_start(row(), gpu) is expected[1]
+    assert is_compiled_at_start(row(release), gpu(capability)) is expected[1]
+
+
+@pytest.mark.parametrize(("release", "word"), [("2.10.1", None), ("2.11.1", "no GPU on Windows"), ("2.21.0", "no GPU on Windows")])
+def test_the_last_release_that_uses_gpus_on_windows(release: str, word: str | None) -> None:
+    why = unfit(row(release), gpu("7.5"), "12.8", "win32")
+    assert why is None if word is None else word in (why or "")
 
 
 def test_what_is_not_known_is_no_reason_against_a_release() -> None:
-    unknown = row(cuda=None, gpu_code=(), gpu_ptx=None)
-    assert unfit(unknown, Gpu(index=0, name="GPU", compute_capability="3.0"), "8.0") is None
-    assert unfit(row(), Gpu(index=0, name="GPU"), None) is None
+    assert unfit(row(wheel=None), gpu("3.0"), "8.0", "linux") is None
+    assert unfit(row(), gpu(None), None, "linux") is None
+    assert not is_compiled_at_start(row(), gpu(None))
 
 
 def test_the_newest_release_that_fits_the_gpu_is_chosen() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
+from wrapper.bootstrapper.environment import LOCKS
 from wrapper.bootstrapper.release import Release, load_releases, match_installed, resolve_release
 from wrapper.bootstrapper.upstream import DEFAULT_ADDRESS
 from wrapper.errors import FatalError, UsageError
@@ -29,6 +30,26 @@ def test_each_row_is_complete(release: Release) -> None:
     assert release.verified
     assert "ran:" in release.seen
     datetime.date.fromisoformat(release.cutoff or "")
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.tensorflow)
+def test_what_each_gpu_wheel_holds_was_read(release: Release) -> None:
+    wheel = release.wheel
+    assert wheel, "scripts/read_wheels.py reads it"
+    datetime.date.fromisoformat(wheel.read)
+    assert re.fullmatch(r"\d+\.\d+", wheel.cuda)
+    assert (release.cudnn or "").split(".")[0] == wheel.cudnn
+    name = release.package("gpu").partition("[")[0].replace("-", "_")
+    assert wheel.own.wheel.startswith(f"{name}-{release.tensorflow}-cp{release.python[0].replace('.', '')}-")
+    locked = re.findall(r"^nvidia-cudnn-(cu\d+)==(\S+)", (LOCKS / f"{release.tensorflow}-gpu.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    assert bool(locked) is (release.package("gpu") == "tensorflow[and-cuda]") is bool(wheel.locked_cudnn)
+    for held in filter(None, [wheel.own, wheel.locked_cudnn]):
+        assert held.code and list(held.code) == sorted(set(held.code), key=Version)
+        assert held.ptx and list(held.ptx) == sorted(set(held.ptx), key=Version)
+    if wheel.locked_cudnn:
+        ((cuda, version),) = locked
+        assert wheel.locked_cudnn.wheel.startswith(f"nvidia_cudnn_{cuda}-{version}-")
+        assert version.startswith(wheel.cudnn)
 
 
 def test_rows_are_unique_and_in_order() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+
 from packaging.version import Version
 
 from wrapper.bootstrapper.host import Gpu
 from wrapper.bootstrapper.release import Release
+from wrapper.bootstrapper.wheels import GpuCode
 
 
 def serves_cuda(served: str, needed: str) -> bool:
@@ -19,36 +23,53 @@ def serves_cuda(served: str, needed: str) -> bool:
 
 
 def is_compiled_at_start(release: Release, gpu: Gpu) -> bool:
-    """Whether the release's wheel is known to hold no code for this GPU, but PTX, which the driver compiles at the first start."""
-    return bool(release.gpu_code and gpu.compute_capability and not _has_code(release, gpu.compute_capability) and _has_ptx(release, gpu))
+    """Whether TensorFlow or its cuDNN is known to hold no code for this GPU, but PTX, which the driver compiles at the first start."""
+    capability = gpu.compute_capability
+    return bool(capability and any(not has_code(held, capability) and _has_ptx(held, capability) for _, held in _parts(release)))
 
 
-def unfit(release: Release, gpu: Gpu, cuda_served: str | None) -> str | None:
+def unfit(release: Release, gpu: Gpu, cuda_served: str | None, platform: str = sys.platform) -> str | None:
     """Why the release's GPU package can't work on this GPU, or None; what is not known is no reason.
 
     Args:
         cuda_served: the newest CUDA version that the driver serves.
+        platform: as `sys.platform` names it.
 
     A GPU runs code of its own major version and an equal or lower minor one, and compiles PTX that is not newer than itself
-    (https://docs.nvidia.com/cuda/cuda-c-programming-guide/, "binary compatibility" and "PTX compatibility").
+    (https://docs.nvidia.com/cuda/cuda-c-programming-guide/, "binary compatibility" and "PTX compatibility"). TensorFlow uses GPUs on Windows itself
+    up to 2.10 (https://www.tensorflow.org/install/pip).
     """
-    if cuda_served and release.cuda and not serves_cuda(cuda_served, release.cuda):
-        return f"TensorFlow {release.tensorflow} is built for CUDA {release.cuda}, and the driver serves CUDA {cuda_served} at most"
-    capability = gpu.compute_capability
-    if not release.gpu_code or not capability or _has_code(release, capability):
+    if platform == "win32" and Version(release.tensorflow).release[:2] > (2, 10):
+        return f"TensorFlow {release.tensorflow} uses no GPU on Windows itself (2.10 is the last that does; in WSL 2 all do)"
+    if release.wheel is None:
         return None
-    what = f"TensorFlow {release.tensorflow} or its cuDNN holds no code for compute capability {capability}"
-    if not _has_ptx(release, gpu):
-        return f"{what}, and no PTX that it could be compiled from"
-    if cuda_served and release.cuda and Version(cuda_served) < Version(release.cuda):
-        return f"{what}, and a driver that serves CUDA {cuda_served} can't compile its PTX of CUDA {release.cuda}"
+    cuda = release.wheel.cuda
+    if cuda_served and not serves_cuda(cuda_served, cuda):
+        return f"TensorFlow {release.tensorflow} is built for CUDA {cuda}, and the driver serves CUDA {cuda_served} at most"
+    capability = gpu.compute_capability
+    for name, held in _parts(release) if capability else ():
+        if has_code(held, capability or ""):
+            continue
+        what = f"{name} holds no code for compute capability {capability}, only for {', '.join(held.code)}"
+        if not _has_ptx(held, capability or ""):
+            return f"{what} and no PTX that it could be compiled from"
+        if cuda_served and Version(cuda_served) < Version(cuda):
+            return f"{what}, and a driver that serves CUDA {cuda_served} can't compile its PTX of CUDA {cuda}"
     return None
 
 
-def _has_code(release: Release, capability: str) -> bool:
+def has_code(held: GpuCode, capability: str) -> bool:
+    """Whether a GPU of this compute capability runs some of the code as it is."""
     device = Version(capability)
-    return any(code.major == device.major and code <= device for code in map(Version, release.gpu_code))
+    return any(code.major == device.major and code <= device for code in map(Version, held.code))
 
 
-def _has_ptx(release: Release, gpu: Gpu) -> bool:
-    return bool(release.gpu_ptx and gpu.compute_capability and Version(release.gpu_ptx) <= Version(gpu.compute_capability))
+def _parts(release: Release) -> Iterator[tuple[str, GpuCode]]:
+    if release.wheel:
+        yield f"TensorFlow {release.tensorflow}", release.wheel.own
+        if release.wheel.locked_cudnn:
+            yield f"the cuDNN in the lock of TensorFlow {release.tensorflow}", release.wheel.locked_cudnn
+
+
+def _has_ptx(held: GpuCode, capability: str) -> bool:
+    return any(Version(ptx) <= Version(capability) for ptx in held.ptx)

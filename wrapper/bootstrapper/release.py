@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 from packaging.version import InvalidVersion, Version
 
+from wrapper.bootstrapper.wheels import Wheel, load_wheels
 from wrapper.errors import FatalError, UsageError
 
 TABLE = Path(__file__).parent.parent / "data" / "releases.yaml"
@@ -31,12 +32,10 @@ class Release(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Further requirements without which the pair does not run, such as "numpy<2" or "tf-keras==2.16.*"."""
     environment: dict[str, str] = {}
     """Environment variables that the trial needs."""
-    cuda: str | None = None
     cudnn: str | None = None
-    gpu_code: tuple[str, ...] = ()
-    """Compute capabilities, such as "8.9", that both TensorFlow and cuDNN of the GPU lock hold code for; empty where that is not known."""
-    gpu_ptx: str | None = None
-    """The compute capability of TensorFlow's PTX, from which newer GPUs are served; None: none, or not known."""
+    """The cuDNN that it was built with, by TensorFlow's table of tested builds (https://www.tensorflow.org/install/source)."""
+    wheel: Wheel | None = None
+    """What its GPU package holds, by `data/wheels.yaml`; None: not read."""
     cutoff: str | None = None
     """The date (YYYY-MM-DD) up to which packages are considered when a lock is made or a sibling patch is resolved."""
     missing_models: tuple[str, ...] = ()
@@ -45,6 +44,11 @@ class Release(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """False for another patch of a known minor: resolved by date, never run by us."""
     seen: str = ""
     note: str = ""
+
+    @property
+    def cuda(self) -> str | None:
+        """The CUDA version that its GPU package is built for; None: not known."""
+        return self.wheel.cuda if self.wheel else None
 
     def package(self, device: str) -> str:
         """The requirement name for "cpu" or "gpu"."""
@@ -60,7 +64,7 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load_releases(table: Path = TABLE) -> tuple[Release, ...]:
-    """Read the table, oldest release first.
+    """Read the table, oldest release first, and what the wheels of its releases hold.
 
     Raises:
         FatalError: it is not YAML, or a row is incomplete or of the wrong type, such as a version without quotes.
@@ -69,11 +73,13 @@ def load_releases(table: Path = TABLE) -> tuple[Release, ...]:
 
     try:
         content = yaml.safe_load(table.read_text(encoding="utf-8"))
-        return msgspec.convert(content, _Table, strict=True).releases
+        releases = msgspec.convert(content, _Table, strict=True).releases
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise FatalError(
             f"the table of releases {table} is wrong: {error}", 'Versions are text: write them in quotes, as in tensorflow: "1.10.1"'
         ) from error
+    wheels = load_wheels()
+    return tuple(msgspec.structs.replace(release, wheel=wheels.get(release.tensorflow)) for release in releases)
 
 
 def resolve_release(text: str, releases: Sequence[Release]) -> Release:

@@ -1,0 +1,60 @@
+"""What the GPU package of each release holds: `data/wheels.yaml`, which `scripts/read_wheels.py` reads out of the wheels themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from wrapper.errors import FatalError
+
+WHEELS = Path(__file__).parent.parent / "data" / "wheels.yaml"
+
+
+class GpuCode(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a wheel's libraries hold for GPUs, by compute capabilities such as "8.9", lowest first."""
+
+    wheel: str
+    """The file that was read, which names its package and version."""
+    code: tuple[str, ...]
+    ptx: tuple[str, ...] = ()
+    """What the driver compiles for newer GPUs, too."""
+
+
+class Wheel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What was read of one release."""
+
+    tensorflow: str
+    read: str
+    """The day, YYYY-MM-DD, UTC."""
+    cuda: str
+    """The CUDA version that it was built for, such as "12.5"."""
+    cudnn: str
+    """The major version of cuDNN that it loads."""
+    own: GpuCode
+    """TensorFlow's."""
+    locked_cudnn: GpuCode | None = None
+    """That of the cuDNN in the release's lock for the GPU; None where the lock holds none: it is the user's own."""
+
+
+class WheelTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file."""
+
+    wheels: tuple[Wheel, ...]
+
+
+def load_wheels(path: Path = WHEELS) -> dict[str, Wheel]:
+    """What was read, by release; nothing where there is no such file yet.
+
+    Raises:
+        FatalError: it is not what the script writes.
+    """
+    import yaml
+
+    if not path.exists():
+        return {}
+    try:
+        table = msgspec.convert(yaml.safe_load(path.read_text(encoding="utf-8")), WheelTable)
+    except (yaml.YAMLError, msgspec.ValidationError) as error:
+        raise FatalError(f"the table of wheels {path} is wrong: {error}", "Take back what was changed in it by hand") from error
+    return {wheel.tensorflow: wheel for wheel in table.wheels}
