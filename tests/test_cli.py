@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from e2e_kit import OLD, Product
 
+from wrapper.bootstrapper.release import load_releases
 from wrapper.cli import main
 from wrapper.reporter.store import FORMAT
 
@@ -323,8 +324,10 @@ def test_nothing_heavy_is_imported_on_the_way_to_help(arguments: list[str]) -> N
 def test_the_releases_are_listed(product: Product) -> None:
     done = product.run("releases")
     assert (done.returncode, done.stderr) == (0, "")
-    lines = done.stdout.splitlines()
-    rows = [line for line in lines if re.match(r"\d+\.\d+\.\d+ ", line)]
-    assert len(rows) == len(lines) - 1 and max(map(len, lines)) <= 80, "a row for each release, on one line of a usual terminal"
+    rows = [line for line in done.stdout.splitlines() if re.match(r"\d+\.\d+\.\d+ ", line)]
+    assert len(rows) == len(load_releases()) and max(map(len, rows)) <= 80, "a row for each release, on one line of a usual terminal"
     assert rows[0].startswith("1.5.0 ") and any(row.startswith(OLD) for row in rows)
-    assert all(f"Python {sys.version_info.major}.{sys.version_info.minor}" in row for row in rows)
+    assert all(f"PU, Python {sys.version_info.major}.{sys.version_info.minor} " in row for row in rows)
+    listed = json.loads(product.run("releases", "--json").stdout)["releases"]
+    assert [one["release"]["tensorflow"] for one in listed] == [row.split()[0] for row in rows]
+    assert all(one["release"]["wheel"]["cuda"] and one["proven"]["models"] for one in listed)

@@ -113,10 +113,20 @@ def _doctor(options: argparse.Namespace, console: Console, given: list[str]) -> 
 
 
 def _releases(options: argparse.Namespace, console: Console, given: list[str]) -> int:
+    from wrapper import views
     from wrapper.bootstrapper.environment import find_pythons
+    from wrapper.bootstrapper.host import nvidia_gpus
+    from wrapper.bootstrapper.offers import list_offers
+    from wrapper.bootstrapper.proven import load_proven
     from wrapper.bootstrapper.release import load_releases
+    from wrapper.runner.sweep import load_models
 
-    console.show_releases(load_releases(), find_pythons())
+    gpus, cuda_served, _ = nvidia_gpus()
+    offers = list_offers(load_releases(), find_pythons(), gpus, cuda_served, load_proven(), load_models())
+    if options.json:
+        console.write(views.releases_json(offers))
+    else:
+        console.show(views.releases_parts(offers))
     return EXIT_OK
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from wrapper.batch_search import BatchSearch
     from wrapper.bootstrapper.host import Host
-    from wrapper.bootstrapper.pythons import Interpreter
-    from wrapper.bootstrapper.release import Release
     from wrapper.bootstrapper.setup import Setup
     from wrapper.parser.output import Event
     from wrapper.reporter.noise import Noise
@@ -127,7 +125,9 @@ class Console:
             self.show_setup(setup)
         gpus = ", ".join(gpu.name for gpu in host.gpus) or "no GPU"
         self.say(f"host:        {host.cpu}, {host.cores_logical} logical cores, {gpus}, {host.os}")
-        self.say(f"sweep:       {sweep.name}: {counted(len(trials), 'trial')}, {sweep.repeats} of each case, {sweep.warmup_steps} + {sweep.steps} steps")
+        self.say(
+            f"sweep:       {sweep.name}: {counted(len(trials), 'trial')}, {sweep.repeats} of each case, {sweep.warmup_steps} + {sweep.steps} steps"
+        )
         for release, planned in trials:
             on = f", TensorFlow {release}" if len(setups) > 1 else ""
             self.say(f"{planned.index:4d}  {planned.case.name}, repeat {planned.repeat}{on}")
@@ -141,16 +141,6 @@ class Console:
         self.say(f"environment: {environment.kind}, Python {environment.python_version}, {environment.python}")
         seen = ", ".join(device.description or device.name for device in environment.devices if device.kind == "GPU")
         self.say(f"device:      {setup.device}{f' ({seen})' if seen else ''}")
-
-    def show_releases(self, releases: Iterable[Release], pythons: Iterable[Interpreter]) -> None:
-        found = {".".join(python.version.split(".")[:2]) for python in pythons}
-        rows = []
-        for release in releases:
-            served = [python for python in release.python if python in found]
-            here = f"Python {served[0]}" if served else f"needs Python {' or '.join(release.python)}"
-            row = (release.tensorflow, here, release.seen.partition(":")[0], ", ".join(release.python))
-            rows.append((*row, release.cuda or "", release.cudnn or "", release.upstream_commit[:12]))
-        self.show([table(("TensorFlow", "This machine", "Seen", "Python", "CUDA", "cuDNN", "Upstream"), rows)])
 
     def show_report(self, report: Report, directory: Path) -> None:
         self.say(f"\n{report.title}")

@@ -1,0 +1,90 @@
+"""Which releases this machine can run, what the others lack, and what is proven of each. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from wrapper.bootstrapper.compatibility import is_compiled_at_start, unfit
+from wrapper.bootstrapper.host import Gpu
+from wrapper.bootstrapper.proven import OK, OUTDATED, Proof
+from wrapper.bootstrapper.pythons import Interpreter
+from wrapper.bootstrapper.release import Release
+
+
+class Proven(msgspec.Struct, frozen=True, kw_only=True):
+    """What is proven of the models that a release has, on the CPU."""
+
+    date: str = ""
+    """Of the newest outcome, YYYY-MM-DD; empty where nothing was tried."""
+    models: int
+    """How many the release has."""
+    ok: tuple[str, ...] = ()
+    failed: dict[str, str] = {}
+    """Why, by model; under "" why none could be tried."""
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """A release as this machine has it."""
+
+    release: Release
+    python: str = ""
+    """The minor version of the Python that its environment would be made from; empty where the machine has none that fits."""
+    device: str = ""
+    """"gpu" or "cpu": what it can run on, "" where it can't run at all."""
+    compiled_at_start: bool = False
+    """Whether its kernels have to be compiled for the GPU at the first start, for minutes to an hour."""
+    missing: tuple[str, ...] = ()
+    """What stands in the way of running it, or of running it on the GPU, in words."""
+    proven: Proven
+
+
+def list_offers(
+    releases: Sequence[Release],
+    pythons: Sequence[Interpreter],
+    gpus: Sequence[Gpu],
+    cuda_served: str | None,
+    proofs: Mapping[str, Proof],
+    models: Collection[str],
+) -> tuple[Offer, ...]:
+    """Hold each release against this machine, in the order of the table.
+
+    Args:
+        pythons: those of this machine.
+        gpus: those of this machine.
+        cuda_served: the newest CUDA version that the driver serves.
+        proofs: by release.
+        models: all that upstream ever had.
+    """
+    minors = {python.minor for python in pythons}
+    return tuple(_offer(release, minors, gpus, cuda_served, _proven(release, proofs.get(release.tensorflow), models)) for release in releases)
+
+
+def _offer(release: Release, minors: Collection[str], gpus: Sequence[Gpu], cuda_served: str | None, proven: Proven) -> Offer:
+    python = next((minor for minor in release.python if minor in minors), "")
+    troubles = [unfit(release, gpu, cuda_served) for gpu in gpus]
+    fitting = [gpu for gpu, trouble in zip(gpus, troubles, strict=True) if not trouble]
+    missing = () if python else (f"Python {' or '.join(release.python)}",)
+    return Offer(
+        release=release,
+        python=python,
+        device=("gpu" if fitting else "cpu") if python else "",
+        compiled_at_start=bool(fitting) and all(is_compiled_at_start(release, gpu) for gpu in fitting),
+        missing=(*missing, *(dict.fromkeys(filter(None, troubles)) if not fitting else ())),
+        proven=proven,
+    )
+
+
+def _proven(release: Release, proof: Proof | None, models: Collection[str]) -> Proven:
+    had = [model for model in models if model not in release.missing_models]
+    if proof is None:
+        return Proven(models=len(had))
+    tried = {model: outcome for model, outcome in proof.models.items() if model in had and outcome.outcome != OUTDATED}
+    lost = {"": proof.failure.reason} if proof.failure else {}
+    return Proven(
+        date=max([outcome.date for outcome in (*tried.values(), *filter(None, [proof.failure]))], default=""),
+        models=len(had),
+        ok=tuple(model for model, outcome in tried.items() if outcome.outcome == OK),
+        failed=lost | {model: f"{outcome.outcome}: {outcome.reason}" for model, outcome in tried.items() if outcome.outcome != OK},
+    )
