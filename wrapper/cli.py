@@ -103,8 +103,9 @@ def _bootstrap(options: argparse.Namespace, console: Console, given: list[str]) 
 def _doctor(options: argparse.Namespace, console: Console, given: list[str]) -> int:
     from wrapper import views
     from wrapper.bootstrapper.examination import examine
+    from wrapper.runner.lock import whose_sweep
 
-    findings = examine(wish(options), deep=options.deep)
+    findings = examine(wish(options), deep=options.deep, other_sweep=whose_sweep())
     if options.json:
         console.write(views.doctor_json(findings))
     else:

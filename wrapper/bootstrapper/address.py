@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from wrapper.errors import UsageError
@@ -45,3 +46,9 @@ def check_address(address: str) -> str:
     if ":" in re.split(r"[\\/]", address)[0] and not drive:  # git would read it as host:path or as the name of a helper program
         raise refused
     return str(Path(address).expanduser().absolute())
+
+
+def proxies_in(variables: Mapping[str, str]) -> str:
+    """Which variables send git to a proxy, to be said behind an address that does not answer; empty where none does."""
+    found = [f"{name} is {mask_credentials(value)}" for name, value in variables.items() if value and name.lower() in ("https_proxy", "all_proxy")]
+    return f"; {' and '.join(found)}: if no proxy answers there, unset it" if found else ""

@@ -47,6 +47,8 @@ class GpuState(msgspec.Struct, frozen=True, kw_only=True):
     memory_free_bytes: int | None = None
     processes: tuple[str, ...] = ()
     """Who computes on it, for people."""
+    processes_error: str | None = None
+    """Why that could not be read, where the driver keeps it from us."""
     ecc_errors: int | None = None
     """Memory errors that could not be corrected, since the driver was loaded."""
     power_default_w: float | None = None
@@ -62,7 +64,9 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     used: bool = False
     """Whether a sweep as asked for would run on it."""
     seen: Environment | Trouble | None = None
-    """What importing it showed; None: not imported."""
+    """What importing it showed, or what it lacks without being imported; None: not looked at."""
+    ours: Environment | None = None
+    """As its marker records it, where we made it."""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +93,11 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[GpuState, ...] = ()
     cuda_served: str | None = None
     gpu_error: str | None = None
+    undriven: tuple[str, ...] = ()
+    """PCI addresses of NVIDIA GPUs, where no driver's library was found."""
     found: tuple[Found, ...] = ()
+    others: tuple[Finding, ...] = ()
+    """Of `surroundings.py`."""
 
     @property
     def gpu_fault(self) -> str:
@@ -110,6 +118,7 @@ def diagnose(facts: Facts) -> tuple[Finding, ...]:
         *_driver(facts),
         *(finding for state in facts.gpus for finding in _gpu(state)),
         *(finding for one in facts.found for finding in _tensorflow(one, facts)),
+        *facts.others,
     ]
     return tuple(sorted(found, key=lambda one: WORST_FIRST.index(one.status)))
 
@@ -174,6 +183,10 @@ def _driver(facts: Facts) -> Iterator[Finding]:
     if facts.gpus:
         text = f"NVIDIA {facts.gpus[0].gpu.driver or 'of a version that it does not tell'}, serves CUDA {facts.cuda_served or 'not known'}"
         yield Finding(status="ok", subject="driver", text=text)
+    elif facts.undriven and facts.device != "cpu":
+        text = f"NVIDIA's driver was not found, and this machine has an NVIDIA GPU (PCI {', '.join(facts.undriven)})"
+        remedy = f"Install the driver, start a container with its GPUs (--gpus all), {_OTHER_DEVICE}"
+        yield Finding(status=facts.gpu_fault if facts.device == "gpu" else "warn", subject="driver", text=text, remedy=remedy)
     elif facts.device == "gpu" and not facts.gpu_error:
         text = "a GPU was asked for, and no NVIDIA GPU was found"
         yield Finding(status=facts.gpu_fault, subject="driver", text=text, remedy=f"Install NVIDIA's driver, {_OTHER_DEVICE}")
@@ -202,6 +215,11 @@ def _gpu_troubles(state: GpuState, link_now: str, link_most: str) -> Iterator[tu
     gpu = state.gpu
     if state.processes:
         yield f"in use by {', '.join(state.processes)}", "End what computes there, or let the sweep wait with --wait-idle"
+    if state.processes_error:
+        yield (
+            f"who computes on it can't be read: {state.processes_error}",
+            "Look with nvidia-smi, as a user who may: a sweep can't tell whether it is alone there",
+        )
     if state.ecc_errors:
         yield (
             f"{state.ecc_errors} memory errors that could not be corrected since the driver was loaded",

@@ -8,21 +8,22 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from importlib.metadata import Distribution
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-import psutil
 
-from wrapper.bootstrapper.doctor import Facts, Finding, Found, GpuState, Trouble, diagnose
-from wrapper.bootstrapper.environment import Interpreter, find_made, find_pythons, planned_environment, run_uv, use_environment
-from wrapper.bootstrapper.host import Gpu, answer, nvidia_gpus
-from wrapper.bootstrapper.inspection import locate
-from wrapper.bootstrapper.making import MARKER, read_marker
+from wrapper.bootstrapper.doctor import Facts, Finding, Found, Trouble, diagnose
+from wrapper.bootstrapper.environment import Interpreter, find_made, find_pythons, planned_environment, run_uv
+from wrapper.bootstrapper.host import nvidia_gpus
+from wrapper.bootstrapper.inspection import locate, look_again, use_environment
+from wrapper.bootstrapper.making import MARKER, losses, read_marker
 from wrapper.bootstrapper.placing import existing
 from wrapper.bootstrapper.release import Release, load_releases, resolve_release
 from wrapper.bootstrapper.setup import Choice, Wish, newest_fitting, release_in
+from wrapper.bootstrapper.surroundings import another_sweep, gpu_libraries, gpu_states, pci_gpus, python_path, unwritable, wrong_clock
 from wrapper.bootstrapper.upstream import git_version, look_at_upstream
 from wrapper.errors import FatalError, UsageError
 
@@ -36,11 +37,12 @@ _PACKAGES = ("lib/python{}/site-packages", "lib64/python{}/site-packages", "lib/
 """Where packages lie under an interpreter's prefix, the latter two on Debian; on Windows it is Lib/site-packages."""
 
 
-def examine(wish: Wish, *, deep: bool = False, nvml: Any = None) -> tuple[Finding, ...]:
+def examine(wish: Wish, *, deep: bool = False, other_sweep: str | None = None, nvml: Any = None) -> tuple[Finding, ...]:
     """Look at this machine as far as it concerns a wish; takes 1 to 3 s, and changes nothing.
 
     Args:
         deep: import each TensorFlow that is found, and see whether it sees the GPU; takes several seconds each.
+        other_sweep: whose sweep is running on this machine, in words; None: nobody's.
         nvml: what stands in for the `pynvml` module.
 
     Returns:
@@ -56,21 +58,21 @@ def examine(wish: Wish, *, deep: bool = False, nvml: Any = None) -> tuple[Findin
     found = tuple(_find_tensorflows(wish, known))
     release = _attempt(lambda: _release(wish, known, facts, found))
     environment, made = _environment(wish, release, facts.package, lambda: known)
-    found = tuple(msgspec.structs.replace(one, used=one.used or one.place == made) for one in found)
+    found = tuple(_look_over(msgspec.structs.replace(one, used=one.used or one.place == made), deep=deep) for one in found)
+    damaged = any(one.used and one.seen for one in found)
     if deep:
         found = tuple(_import(one, "cpu" if facts.device == "cpu" or not facts.gpus else "gpu") for one in found)
-    return diagnose(
-        msgspec.structs.replace(
-            facts,
-            uv=uv,
-            pythons=pythons if isinstance(uv, str) else None,
-            upstream=_upstream(wish, release) if isinstance(release, Release) else None,
-            release=release,
-            environment=environment,
-            to_be_made=made is None,
-            found=found,
-        )
+    facts = msgspec.structs.replace(
+        facts,
+        uv=uv,
+        pythons=pythons if isinstance(uv, str) else None,
+        upstream=_upstream(wish, release) if isinstance(release, Release) and isinstance(facts.git, str) else None,
+        release=release,
+        environment=environment,
+        to_be_made=made is None or damaged,
+        found=found,
     )
+    return diagnose(_with_surroundings(facts, wish, other_sweep))
 
 
 def examine_choice(wish: Wish, choice: Choice, *, nvml: Any = None) -> tuple[Finding, ...]:
@@ -80,8 +82,10 @@ def examine_choice(wish: Wish, choice: Choice, *, nvml: Any = None) -> tuple[Fin
     """
     given = choice.environment
     environment, made = (given.path, given.python) if given else _environment(wish, choice.release, choice.package, find_pythons)
-    facts = _machine(wish, nvml)
-    return diagnose(msgspec.structs.replace(facts, package=choice.package, release=choice.release, environment=environment, to_be_made=made is None))
+    facts = msgspec.structs.replace(
+        _machine(wish, nvml), package=choice.package, release=choice.release, environment=environment, to_be_made=made is None
+    )
+    return diagnose(_with_surroundings(facts, wish, other_sweep=None))
 
 
 def check_machine(wish: Wish, choice: Choice, say: Callable[[str], None], *, nvml: Any = None) -> None:
@@ -135,10 +139,25 @@ def _machine(wish: Wish, nvml: Any) -> Facts:
         unproven_device=wish.unproven_device,
         vendor=str(wish.vendor),
         free_bytes=shutil.disk_usage(existing(wish.vendor)).free,
-        gpus=_states(gpus, nvml or importlib.import_module("pynvml")),
+        gpus=gpu_states(gpus, nvml or importlib.import_module("pynvml")),
         cuda_served=cuda_served,
         gpu_error=gpu_error,
+        undriven=() if gpus or gpu_error else pci_gpus(),
     )
+
+
+def _with_surroundings(facts: Facts, wish: Wish, other_sweep: str | None) -> Facts:
+    """What depends on the release and on what has still to be made."""
+    release = facts.release if isinstance(facts.release, Release) else None
+    to_be_fetched = release is not None and not (wish.vendor / f"benchmarks-{release.upstream_commit[:12]}").exists()
+    troubles = [
+        *another_sweep(other_sweep),
+        *wrong_clock(datetime.now(UTC).date(), load_releases()),
+        *(unwritable(wish.vendor) if facts.to_be_made or to_be_fetched else ()),
+        *(python_path(os.environ, wish.source.name) if facts.given else ()),
+        *(gpu_libraries(release, os.environ, facts.gpu_fault) if release and facts.package == "gpu" and wish.source.kind == "locked" else ()),
+    ]
+    return msgspec.structs.replace(facts, others=tuple(troubles))
 
 
 def _uv() -> str | Trouble:
@@ -167,7 +186,7 @@ def _upstream(wish: Wish, release: Release) -> str | Trouble:
 
 def _environment(
     wish: Wish, release: Release | Trouble, package: str, pythons: Callable[[], tuple[Interpreter, ...]]
-) -> tuple[str | Trouble, str | None]:
+) -> tuple[str | Trouble | None, str | None]:
     """Where the sweep's environment is or will be, in words, and its interpreter where it is there.
 
     Args:
@@ -176,7 +195,7 @@ def _environment(
     if wish.source.kind == "python":
         return f"{wish.source.name}, as asked for", wish.source.name
     if isinstance(release, Trouble):
-        return "none can be planned without a release", None
+        return None, None
     made = find_made(release, package, wish.vendor)
     if made:
         return made.path, made.python
@@ -210,39 +229,22 @@ def _made_here(directory: Path) -> Found:
     if environment is None:
         what = f"{directory} is half made, or being made at this moment"
         return Found(place=str(directory), seen=Trouble(what, "If nothing is making it, delete it; it is made again when it is needed"))
-    return Found(place=environment.python, tensorflow=environment.tensorflow)
+    return Found(place=environment.python, tensorflow=environment.tensorflow, ours=environment)
 
 
-def _import(found: Found, device: str) -> Found:
-    return found if found.seen else msgspec.structs.replace(found, seen=_attempt(lambda: use_environment(found.place, device=device)))
-
-
-def _states(gpus: tuple[Gpu, ...], nvml: Any) -> tuple[GpuState, ...]:
-    if not gpus:
-        return ()
-    nvml.nvmlInit()
-    try:
-        return tuple(_state(gpu, nvml) for gpu in gpus)
-    finally:
-        nvml.nvmlShutdown()
-
-
-def _state(gpu: Gpu, nvml: Any) -> GpuState:
-    handle = nvml.nvmlDeviceGetHandleByIndex(gpu.index)
-    memory = answer(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
-    running = answer(nvml, nvml.nvmlDeviceGetComputeRunningProcesses, handle) or ()
-    default = answer(nvml, nvml.nvmlDeviceGetPowerManagementDefaultLimit, handle)
-    return GpuState(
-        gpu=gpu,
-        memory_free_bytes=memory.free if memory else None,
-        processes=tuple(_name(process.pid) for process in running),
-        ecc_errors=answer(nvml, nvml.nvmlDeviceGetTotalEccErrors, handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC),
-        power_default_w=None if default is None else default / 1000,
+def _look_over(found: Found, *, deep: bool) -> Found:
+    """Whether an environment of ours has lost files: the one that would be used, or any of them if `deep`, which takes 0.1 s each."""
+    lost = losses(Path(found.ours.path)) if found.ours and (found.used or deep) else None
+    if lost is None or found.ours is None:
+        return found
+    return msgspec.structs.replace(
+        found, seen=Trouble(f"{found.ours.path} is damaged: {lost}", "Delete it, or leave it to the next sweep: it is made again when it is needed")
     )
 
 
-def _name(pid: int) -> str:
-    try:
-        return f"{psutil.Process(pid).name()} (process {pid})"
-    except psutil.Error:
-        return f"process {pid}"
+def _import(found: Found, device: str) -> Found:
+    if found.seen:
+        return found
+    ours = found.ours
+    seen = _attempt(lambda: look_again(ours, device=device) if ours else use_environment(found.place, device=device))
+    return msgspec.structs.replace(found, seen=seen)

@@ -5,6 +5,7 @@ The host's name, the user's name, serial numbers and GPU UUIDs are left out on p
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
 import platform
@@ -160,7 +161,7 @@ def nvidia_gpus(nvml: Any = None, sysfs: Path = Path("/sys")) -> tuple[tuple[Gpu
     try:
         nvml.nvmlInit()
     except nvml.NVMLError_LibraryNotFound:
-        return (), None, None
+        return (), None, _damage()
     except nvml.NVMLError as error:
         return (), None, f"the NVIDIA driver can't be used: {error}"
     gpus: list[Gpu] = []
@@ -177,6 +178,17 @@ def nvidia_gpus(nvml: Any = None, sysfs: Path = Path("/sys")) -> tuple[tuple[Gpu
     finally:
         nvml.nvmlShutdown()
     return tuple(gpus), f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None, "; ".join(errors) or None
+
+
+def _damage() -> str | None:
+    """Why the driver's library does not load although it is there; NVML's own answer is the same as without a driver. Linux alone."""
+    if sys.platform != "linux":
+        return None
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError as error:
+        return None if "No such file" in str(error) else f"the NVIDIA driver's library can't be loaded: {error}"
+    return None
 
 
 def _nvidia_gpu(nvml: Any, index: int, driver: str | None, sysfs: Path) -> Gpu:

@@ -153,15 +153,18 @@ def use_environment(python: str, *, device: str) -> Environment:
     return inspect(locate(python), kind="given", device=device, inherited=inherited, variables={})
 
 
-def look_again(environment: Environment) -> Environment:
+def look_again(environment: Environment, *, device: str = "gpu") -> Environment:
     """The same environment with the GPUs that its TensorFlow sees now: a driver or a GPU may have come or gone since it was made.
+
+    Args:
+        device: "cpu" hides the GPUs during the check, "gpu" shows them.
 
     Raises:
         FatalError: its TensorFlow does not import.
     """
     inherited = scrubbed_environment(os.environ, {}, keep_pythonpath=environment.kind == "given")
     try:
-        now = inspect(Path(environment.python), kind=environment.kind, device="gpu", inherited=inherited, variables=environment.variables)
+        now = inspect(Path(environment.python), kind=environment.kind, device=device, inherited=inherited, variables=environment.variables)
     except FatalError as error:
         raise FatalError(error.what, f"{error.remedy}. If it worked before, delete {environment.path}, and it is made again") from error
     return msgspec.structs.replace(environment, devices=now.devices, diagnosis=now.diagnosis)

@@ -14,7 +14,7 @@ from urllib.request import url2pathname
 
 import msgspec
 
-from wrapper.bootstrapper.address import DEFAULT_ADDRESS, check_address, mask_credentials
+from wrapper.bootstrapper.address import DEFAULT_ADDRESS, check_address, mask_credentials, proxies_in
 from wrapper.bootstrapper.edits import changed_files
 from wrapper.bootstrapper.placing import existing, place
 from wrapper.errors import FatalError
@@ -110,7 +110,8 @@ def look_at_upstream(commit: str, *, address: str, vendor: Path, limit_s: float)
     try:
         _run(somewhere, "ls-remote", "--", _source(address), "HEAD", limit_s=limit_s, extra=_ask_nothing(somewhere))
     except _GitError as error:
-        raise FatalError(f"upstream can't be reached at {shown}, and its commit {commit[:12]} is not in {vendor} ({error})", _MIRROR) from None
+        what = f"upstream can't be reached at {shown}, and its commit {commit[:12]} is not in {vendor} ({error}){proxies_in(os.environ)}"
+        raise FatalError(what, _MIRROR) from None
     return f"{shown} answers; commit {commit[:12]} is still to be fetched"
 
 
@@ -251,7 +252,9 @@ def _run(directory: Path, *arguments: str, limit_s: float | None = None, extra: 
 def _start(directory: Path, arguments: tuple[str, ...], environment: dict[str, str]) -> Git.AutoInterrupt:
     try:
         import git
-    except ImportError as error:  # GitPython looks for the git program on import
+    except ImportError as error:  # GitPython starts the git program on import
+        if said := re.search(r"fatal: [^'\n]*", str(error)):
+            raise FatalError(f"git does not start: {said[0].strip()}", "Mend the file that it names (`git config` reads it)") from error
         raise FatalError(*_NO_GIT) from error
     settings = [word for key, value in _SETTINGS.items() for word in ("-c", f"{key}={value}")]
     command = [str(git.Git.GIT_PYTHON_GIT_EXECUTABLE), *settings, *arguments]

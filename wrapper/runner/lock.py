@@ -65,6 +65,22 @@ def one_sweep_at_a_time(directory: str, *, folder: Path | None = None) -> Iterat
         lock.release()
 
 
+def whose_sweep(folder: Path | None = None) -> str | None:
+    """Whose sweep is running on this machine, in words; None where nobody's is, or where no lock can be looked at."""
+    import filelock
+
+    path = (folder or FOLDER) / "sweep.lock"
+    if path.is_symlink() or not path.is_file():
+        return None
+    try:
+        with filelock.FileLock(path, mode=0o666).acquire(blocking=False):
+            return None
+    except filelock.Timeout:
+        return _whose(path.with_name("sweep.json"))
+    except OSError:
+        return None
+
+
 def _make_for_all_users(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     found = folder.lstat()
