@@ -21,6 +21,7 @@ from rich.console import Console as Terminal
 
 from wrapper import views
 from wrapper.cli import main
+from wrapper.comparing import about_published
 from wrapper.parser.verdict import Judgement
 from wrapper.process import Execution
 from wrapper.reporter.analysis import Summary
@@ -463,6 +464,26 @@ class TestAsPublished:
         for flags in expected:
             assert sum(set(flags) <= set(command.split()) for command in commands) == 5, flags
         assert len(commands) == 5 * len(expected)
+
+    def test_the_plan_says_what_is_not_as_published(self, product: Product) -> None:
+        done = product.run("run", "--as-published", "tf_org_dgx1", "--dry-run", "--tensorflow", OLD, "--vendor", str(product.vendor))
+        head = done.stdout.partition("release:")[0]
+        assert f"measured with TensorFlow {load_sources()['tf_org_dgx1'].tensorflow}; the release that is used here is named below" in head
+        assert (
+            "  tf_org_dgx1-1: inception3, resnet50, resnet152: --variable_update=parameter_server --optimizer=sgd --local_parameter_device=cpu\n"
+            in head
+        )
+        assert "  tf_org_dgx1-2: alexnet, vgg16: --variable_update=replicated --optimizer=sgd --all_reduce_spec=nccl\n" in head
+        one = product.run("run", "--as-published", "tf_org_gce", "--dry-run", "--tensorflow", OLD, "--vendor", str(product.vendor)).stdout
+        assert "sweeps, each with a report" not in one
+
+    @pytest.mark.parametrize("gpu", [True, False])
+    def test_a_machine_without_a_gpu_is_told_that_it_would_be_refused(self, gpu: bool) -> None:
+        assert any("no NVIDIA GPU" in line for line in about_published("tf_org_gce", [], gpu=gpu)) != gpu
+
+    def test_the_help_names_every_source_that_can_be_repeated(self, command: Command) -> None:
+        code, printed = command("run", "--help")
+        assert code == 0 and all(source in printed for source in published_sweeps())
 
     def test_its_sweeps_run_one_after_the_other_with_the_flags_given_over_them(self, product: Product, tmp_path: Path) -> None:
         given = ("--models", "resnet50=2,alexnet", "--repeats", "1", "--flag", "optimizer=momentum")

@@ -65,9 +65,12 @@ def _run(options: argparse.Namespace, console: Console, given: list[str]) -> int
     flow = pipeline.dry_run if options.dry_run else pipeline.run
     if not options.as_published:
         return flow(asked, console)
-    from wrapper.comparing import as_published_requests
+    from wrapper.bootstrapper.host import gpus_present
+    from wrapper.comparing import about_published, as_published_requests
 
-    return max(flow(one, console) for one in as_published_requests(asked, options.as_published))
+    requests = as_published_requests(asked, options.as_published)
+    console.show(about_published(options.as_published, requests, gpu=bool(gpus_present())))
+    return max(flow(one, console) for one in requests)
 
 
 def _noise(options: argparse.Namespace, console: Console, given: list[str]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -22,7 +22,7 @@ from wrapper.reporter.importer import Imported, ImportedReport, as_references, a
 from wrapper.reporter.kept import COMPARISON_FILE, Asked, compare_again, comparing_with, comparison_json, read_asked
 from wrapper.reporter.matching import conditions_of, references_from
 from wrapper.reporter.numerics import load_known_losses
-from wrapper.reporter.reference import Reference, Source, as_published
+from wrapper.reporter.reference import Reference, Source, as_published, load_sources
 from wrapper.reporter.series import read_series
 from wrapper.reporter.site import Site, write_site
 from wrapper.reporter.spreadsheet import csv_text
@@ -199,6 +199,24 @@ def as_published_requests(asked: Request, source: str) -> tuple[Request, ...]:
             flags = {**sweep["flags"], **keys.get("flags", {})}
             requests.append(msgspec.structs.replace(asked, raw={**sweep, "models": models}, overrides={**keys, "flags": flags}))
     return tuple(requests)
+
+
+def about_published(source: str, requests: Sequence[Request], *, gpu: bool) -> Iterator[str]:
+    """What to know of sweeps as a source published them, before they begin.
+
+    Args:
+        source: of which `as_published_requests` made `requests`.
+        gpu: whether this machine has one.
+    """
+    release = load_sources()[source].tensorflow
+    yield f"{source} was measured with TensorFlow {release}; the release that is used here is named below, and its figures differ for that reason too"
+    if len(requests) > 1:
+        yield f"{len(requests)} sweeps, each with a report, because {source} was measured with other flags for other models:"
+        for raw in (request.raw or {} for request in requests):
+            flags = " ".join(f"--{name}={value}" for name, value in {"variable_update": raw["variable_update"], **raw["flags"]}.items())
+            yield f"  {raw['name']}: {', '.join(raw['models'])}: {flags}"
+    if not gpu:
+        yield "this machine has no NVIDIA GPU: only --dry-run goes on here, or --unproven-device, whose trials are judged all the same"
 
 
 def _asked(against: Against) -> Asked:

@@ -14,7 +14,9 @@ def add_report(command: argparse.ArgumentParser) -> None:
     command.add_argument("--kwh", type=float, metavar="AMOUNT", help="what a kilowatt-hour costs, for the energy of an image")
     command.add_argument("--per-hour", type=float, metavar="AMOUNT", help="what an hour of the machine costs, as clouds rent it")
     _add_against(command)
-    command.epilog = "What it is compared with is kept in comparison.json and shown in report.md and report.html from then on; delete that file to end it."
+    command.epilog = (
+        "What it is compared with is kept in comparison.json and shown in report.md and report.html from then on; delete that file to end it."
+    )
 
 
 def add_compare(command: argparse.ArgumentParser) -> None:
