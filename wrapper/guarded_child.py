@@ -35,6 +35,8 @@ class Call(NamedTuple):
     cwd: Path | None
     environment: Mapping[str, str]
     cleanup: Sequence[str] = ()
+    adopting: bool = False
+    """Whether orphans of the child belong to it whatever they are: not those of an engine, whose container outlives them and has a cleanup."""
 
 
 class GuardedChild:
@@ -45,7 +47,7 @@ class GuardedChild:
         self._cleanup = list(call.cleanup)
         self._guard = _start_guard(mark, self._cleanup)
         try:
-            adopting = adopt_orphans()
+            adopting = adopt_orphans(call.adopting)
             self.child = subprocess.Popen(
                 list(call.command),
                 cwd=call.cwd,
@@ -75,8 +77,13 @@ class GuardedChild:
 
     def _dismiss_guard(self) -> None:
         self._tell_guard(DONE)
-        with suppress(OSError):
-            self._guard.communicate()
+        if self._guard.stdin:
+            self._guard.stdin.close()
+        try:
+            self._guard.wait(KILL_S)
+        except subprocess.TimeoutExpired:  # somebody has stopped it
+            self._guard.kill()
+            self._guard.wait()
 
     def _tell_guard(self, message: bytes) -> None:
         with suppress(OSError):  # somebody has ended it

@@ -61,20 +61,23 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-def run_captured(command: Sequence[str], *, cwd: Path | None = None, environment: Mapping[str, str] | None = None, time_limit_s: float) -> Captured:
+def run_captured(
+    command: Sequence[str], *, cwd: Path | None = None, environment: Mapping[str, str] | None = None, time_limit_s: float, cleanup: Sequence[str] = ()
+) -> Captured:
     """Run a helper program to its end and return what it printed.
 
     Args:
         command: program and arguments; no shell.
         environment: all of the child's variables; None: those of this process.
         time_limit_s: seconds after which it is ended with all its descendants.
+        cleanup: see `run_logged`.
 
     Raises:
         FatalError: it can't be started, or took longer than the limit.
         KeyboardInterrupt: passed on when the whole tree has ended.
     """
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:  # files: a descendant that keeps a pipe open would make us wait
-        call = Call(command, cwd, os.environ if environment is None else environment)
+        call = Call(command, cwd, os.environ if environment is None else environment, cleanup)
         execution, interrupted = shielded(lambda interrupt: _execute(lambda: GuardedChild(call, stdout, stderr), time_limit_s, interrupt))
         if interrupted:
             raise KeyboardInterrupt
@@ -130,7 +133,7 @@ def run_logged(
 
     def start_child() -> GuardedChild:
         with stderr_path.open("wb") as stderr:
-            return GuardedChild(Call(command, cwd, environment, cleanup), subprocess.PIPE, stderr)
+            return GuardedChild(Call(command, cwd, environment, cleanup, adopting=not cleanup), subprocess.PIPE, stderr)
 
     def follow(pipe: IO[bytes], start: float) -> StampedLog:
         return StampedLog(pipe, stdout_path, times_path, start, on_line)

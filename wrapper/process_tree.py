@@ -110,13 +110,17 @@ class ProcessTree:
                         os.waitpid(process.pid, os.WNOHANG)
 
 
-def adopt_orphans() -> bool:
-    """Let descendants whose parent ends become children of this process, so that none gets out of sight. Whether that worked: Linux alone has it."""
+def adopt_orphans(wanted: bool) -> bool:
+    """Let descendants whose parent ends become children of this process, so that none gets out of sight, or of init again.
+
+    Returns:
+        whether they do now: Linux alone has it.
+    """
     if sys.platform != "linux":
         return False
     import ctypes
 
-    return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(wanted), 0, 0, 0) == 0) and wanted
 
 
 def _children(members: set[psutil.Process], parents: dict[psutil.Process, int]) -> set[psutil.Process]:

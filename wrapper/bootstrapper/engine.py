@@ -1,0 +1,157 @@
+"""docker and podman: getting an image, and asking the TensorFlow in it. They are started here, and by the trials with what `container.py` makes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from wrapper.bootstrapper.container import Container, engine_command, removal
+from wrapper.bootstrapper.inspection import IMPORT_LIMIT_S, INSPECTION, Environment, hiding_variables, read_answer
+from wrapper.errors import FatalError
+from wrapper.process import Captured, run_captured
+
+ENGINES = ("docker", "podman")
+ASK_LIMIT_S = 60.0
+PULL_LIMIT_S = 7200.0
+"""An image of 8 GB over a slow line."""
+_PYTHONS = ("python", "python3")
+"""What images call the interpreter that has TensorFlow, the usual name first."""
+_CANNOT_BE_STARTED = (126, 127)
+"""Exit codes of an engine for a program that the image does not have; 125 is for its own troubles: https://docs.docker.com/engine/containers/run/"""
+_ENGINE_FAILED = 125
+_NO_GPUS = (
+    "It takes the NVIDIA Container Toolkit on this machine, and for podman its list of devices: "
+    "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+)
+
+Say = Callable[[str], None]
+
+
+class _Image(msgspec.Struct, frozen=True, rename="pascal"):
+    """An entry of `image inspect`, as far as it is used; docker and podman name it alike."""
+
+    id: str
+    repo_digests: list[str] | None = None
+
+
+def use_image(engine: str, image: str, *, device: str, gpus: bool, source: str, say: Say) -> Environment:
+    """Get an image where this machine does not have it yet, and look at the TensorFlow in it.
+
+    Args:
+        engine: "docker" or "podman".
+        image: its name, with a tag, a digest ("NAME@sha256:...") or neither.
+        device: "cpu" hides the GPUs from TensorFlow, "gpu" lets it see them.
+        gpus: whether the container is given the machine's GPUs.
+        source: what the user gave `--environment`, for the record.
+        say: told in a line what takes long.
+
+    Raises:
+        FatalError: no engine, none that answers, no such image, none without TensorFlow or with one that does not import.
+    """
+    program = shutil.which(engine)
+    if program is None:
+        raise FatalError(f"{engine} was asked for, and is not on the PATH", f"Install {engine}, or leave --environment out")
+    user = _user(engine, program)
+    found = _find_image(program, image) or _pull(program, image, say)
+    identity = found.id if found.id.startswith("sha256:") else f"sha256:{found.id}"
+    digest = _digest(image, found.repo_digests or [])
+    container = Container(engine=engine, program=program, image=image, image_id=identity, digest=digest, user=user, gpus=gpus)
+    say(f"looking at the TensorFlow in the image {image}")
+    answers = []
+    for python in _PYTHONS:
+        captured = _run(container, (python, "-c", INSPECTION), hiding_variables(device))
+        if captured.exit_code == _ENGINE_FAILED:
+            raise FatalError(f"{engine} can't start a container of {image}: {tail(captured)}", _NO_GPUS if gpus else "")
+        answers.append((python, captured))
+        if captured.exit_code == 0:
+            break
+    # the first that is a Python at all says best what is wrong
+    python, captured = next((each for each in reversed(answers) if each[1].exit_code not in _CANNOT_BE_STARTED), answers[0])
+    try:
+        environment = read_answer(captured, f"{python} in {image}", kind="container", device=device, variables={})
+    except FatalError as error:
+        raise FatalError(
+            error.what, f"Name an image that has TensorFlow, as in --environment {engine}:docker.io/tensorflow/tensorflow:TAG"
+        ) from error
+    return msgspec.structs.replace(environment, python=python, source=source, container=container)
+
+
+def new_name() -> str:
+    """A name for a container that no other has."""
+    return f"tfcnn-{uuid.uuid4().hex}"
+
+
+def container_pid(container: Container, name: str) -> int | None:
+    """The process id on this machine of a container's first process; None where it does not run (yet), or runs in a virtual machine (not Linux)."""
+    if sys.platform != "linux":
+        return None
+    try:
+        captured = _ask(container.program, ["container", "inspect", "--format={{.State.Pid}}", name])
+    except FatalError:
+        return None
+    text = captured.stdout.strip()
+    return int(text) if captured.exit_code == 0 and text.isdecimal() and text != "0" else None
+
+
+def tail(captured: Captured) -> str:
+    """The end of what an engine complained of, in one line."""
+    lines = [line.strip() for line in captured.stderr.splitlines() if line.strip()]
+    return " | ".join(lines[-3:])[-600:] or f"exit code {captured.exit_code}"
+
+
+def _user(engine: str, program: str) -> str:
+    """ "UID:GID" of the user where processes of containers would be root's otherwise."""
+    question = "{{.Host.Security.Rootless}}" if engine == "podman" else "{{.SecurityOptions}}"
+    captured = _ask(program, ["info", f"--format={question}"])
+    if captured.exit_code != 0:
+        remedy = "Start it, and be in the group docker or root" if engine == "docker" else "Mend that; podman info must work"
+        raise FatalError(f"{engine} does not answer: {tail(captured)}", remedy)
+    rootless = "rootless" in captured.stdout or captured.stdout.strip() == "true"
+    if sys.platform != "linux" or rootless:  # elsewhere containers run in a virtual machine, whose users are not those of this one
+        return ""
+    return f"{os.getuid()}:{os.getgid()}"
+
+
+def _find_image(program: str, image: str) -> _Image | None:
+    captured = _ask(program, ["image", "inspect", image])
+    if captured.exit_code != 0:
+        return None
+    try:
+        return msgspec.json.decode(captured.stdout, type=list[_Image])[0]
+    except (msgspec.DecodeError, IndexError) as error:
+        raise FatalError(f"{program} image inspect {image} does not answer as an engine does ({error})", "Is that docker or podman?") from error
+
+
+def _pull(program: str, image: str, say: Say) -> _Image:
+    say(f"fetching the image {image}, which may be several GB")
+    captured = _ask(program, ["pull", "--quiet", image], limit_s=PULL_LIMIT_S)
+    found = _find_image(program, image) if captured.exit_code == 0 else None
+    if found is None:
+        raise FatalError(
+            f"the image {image} can't be had: {tail(captured)}",
+            "Check its name (with its registry, such as docker.io/), the network and the free disk, or name an image that is here",
+        )
+    return found
+
+
+def _digest(image: str, digests: Sequence[str]) -> str:
+    """Of the digests of an image, which may have come from several registries, that of the one that was named."""
+    name = image.partition("@")[0]
+    repository = name.rpartition(":")[0] if ":" in name.rpartition("/")[2] else name
+    return next((each for each in digests if each.partition("@")[0].endswith(repository)), "")
+
+
+def _run(container: Container, command: Sequence[str], variables: dict[str, str]) -> Captured:
+    name = new_name()
+    arguments = engine_command(container, command, name=name, mounts=[], variables=variables, inherited=os.environ)
+    return run_captured(arguments, cwd=Path.cwd(), time_limit_s=IMPORT_LIMIT_S, cleanup=removal(container, name))
+
+
+def _ask(program: str, arguments: Sequence[str], *, limit_s: float = ASK_LIMIT_S) -> Captured:
+    return run_captured([program, *arguments], time_limit_s=limit_s)

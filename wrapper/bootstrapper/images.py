@@ -1,0 +1,58 @@
+"""The image that stands for a release where the user names none: data, see `data/images.yaml`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from packaging.version import Version
+
+from wrapper.bootstrapper.host import Gpu
+from wrapper.bootstrapper.release import Release
+
+TABLE = Path(__file__).parent.parent / "data" / "images.yaml"
+
+
+class NvidiaImage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """NVIDIA's own image of a minor release for GPUs that TensorFlow's own builds do not serve."""
+
+    minor: str
+    image: str
+    capability: str
+    """The least compute capability for which it is taken."""
+
+
+class Images(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table."""
+
+    repository: str
+    tags: dict[str, str]
+    """The tag with a GPU for each release of releases.yaml; without one it is the same without "-gpu"."""
+    nvidia: NvidiaImage
+
+
+def load_images(table: Path = TABLE) -> Images:
+    """Read the table. Raises msgspec.ValidationError where it is not complete."""
+    import yaml
+
+    return msgspec.convert(yaml.safe_load(table.read_text(encoding="utf-8")), Images)
+
+
+def official_image(release: Release, device: str, gpus: Sequence[Gpu], images: Images) -> str:
+    """The image for a release.
+
+    Args:
+        device: "cpu" or "gpu": for which of them it is built.
+        gpus: those of this machine.
+
+    Returns:
+        TensorFlow's official one of the same minor release; on GPUs that it does not serve, NVIDIA's own where there is one.
+    """
+    minor, nvidia = Version(release.tensorflow).release[:2], images.nvidia
+    newer = [gpu for gpu in gpus if Version(gpu.compute_capability or "0") >= Version(nvidia.capability)]
+    if device == "gpu" and newer and minor == Version(nvidia.minor).release:
+        return nvidia.image
+    siblings = [each for each in images.tags if Version(each).release[:2] == minor]
+    tag = images.tags[release.tensorflow if release.tensorflow in siblings else siblings[-1]]
+    return f"{images.repository}:{tag if device == 'gpu' else tag.replace('-gpu', '')}"
