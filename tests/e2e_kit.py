@@ -61,7 +61,7 @@ for pair in filter(None, os.environ.get("FAKE_BEHAVIOURS", "").split(",")):
     fake_upstream.BEHAVIOURS[model] = fake_upstream.BEHAVIOURS[behaviour]
 if "FAKE_SPY" in os.environ:
     model = [word.split("=")[1] for word in sys.argv if word.startswith("--model=")][0]
-    records = b"".join(path.read_bytes() for path in Path(os.environ["FAKE_REPORTS"]).glob("*/trials.jsonl"))
+    records = b"".join(path.read_bytes() for path in Path(os.environ["FAKE_REPORTS"]).glob("**/trials.jsonl"))
     with open(os.environ["FAKE_SPY"], "a") as spy:
         spy.write("%s %d %d\\n" % (model, records.count(b"\\n"), not records.endswith(b"\\n") and len(records)))
 fake_upstream.main()
@@ -197,7 +197,7 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Product:
     _give_own_lock(root)
     _rewrite_table(root / "wrapper" / "data" / "releases.yaml", commits)
     for version in (OLD, NEW):
-        _lock(root, version)
+        lock(root, version)
     return Product(root=root, commits=commits)
 
 
@@ -249,7 +249,7 @@ def _rewrite_table(table: Path, commits: dict[str, str]) -> None:
     table.write_text(yaml.safe_dump(content), encoding="utf-8")
 
 
-def _lock(root: Path, version: str) -> None:
+def lock(root: Path, version: str) -> None:
     files = {
         "tensorflow/__init__.py": TENSORFLOW.replace("VERSION", version),
         "tensorflow/python/__init__.py": "",
