@@ -39,7 +39,7 @@ ENTRY = struct.Struct("<HHIQIIHHI")
 """Kind, version, sizes of header and of content, compressed size, options, minor and major version, architecture."""
 PTX, CODE = 1, 2
 LEAST_SHARE = 0.05
-"""What fewer of TensorFlow's fat binaries hold is the code of a bundled library, or of a few kernels."""
+"""What fewer of TensorFlow's fat binaries hold is the code of a few kernels."""
 
 Part = tuple[int, int]
 """PTX or code, and its architecture, such as 89."""
@@ -58,7 +58,7 @@ def read_release(release: Release) -> Wheel:
     with tempfile.TemporaryDirectory(prefix="tfcnn-wheel-") as folder:
         fetch(release, tensorflow, Path(folder))
         built = read_build(Path(folder))
-        own = read_gpu_code(Path(folder), in_many)
+        own = read_gpu_code(Path(folder), in_largest)
     locked = None
     if name := locked_cudnn(release):
         with tempfile.TemporaryDirectory(prefix="tfcnn-wheel-") as folder:
@@ -122,11 +122,11 @@ def read_gpu_code(folder: Path, select: Callable[[Libraries], set[Part]]) -> Gpu
     return GpuCode(wheel=wheel_name(folder), code=capabilities(kept, CODE), ptx=capabilities(kept, PTX))
 
 
-def in_many(libraries: Libraries) -> set[Part]:
-    """What a share of all fat binaries holds that is worth the name."""
-    binaries = [binary for library in libraries for binary in library]
-    holders = Counter(part for binary in binaries for part in binary)
-    return {part for part, number in holders.items() if number >= LEAST_SHARE * len(binaries)}
+def in_largest(libraries: Libraries) -> set[Part]:
+    """What a good share of the fat binaries holds in the library that has most of them; TensorFlow's wheels bundle others, such as TensorRT."""
+    library = max(libraries, key=len)
+    holders = Counter(part for binary in library for part in binary)
+    return {part for part, number in holders.items() if number >= LEAST_SHARE * len(library)}
 
 
 def in_each(libraries: Libraries) -> set[Part]:

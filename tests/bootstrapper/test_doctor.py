@@ -341,6 +341,7 @@ FITS = {
     ("1.12.0", "6.1", "8.0"): ("built for CUDA 9.0", False),
     ("1.12.0", "8.6", "12.8"): IS_COMPILED,
     ("1.12.0", "9.0", "12.8"): IS_COMPILED,
+    ("1.12.3", "7.5", "9.0"): IS_COMPILED,  # code for 3.7 alone
     ("1.15.5", "7.5", "10.0"): RUNS,
     ("1.15.5", "8.9", "12.8"): IS_COMPILED,
     ("1.15.5", "3.0", "10.0"): ("TensorFlow 1.15.5 holds no code for compute capability 3.0", False),
