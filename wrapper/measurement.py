@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import os
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from wrapper.bootstrapper.container import CHECKOUT, DATA, Mount, engine_command, removal
+from wrapper.bootstrapper.engine import container_pid, new_name
 from wrapper.bootstrapper.host import Gpu
 from wrapper.bootstrapper.setup import Setup
 from wrapper.parser.clock import Clock, read_stamps, timed_window, window_throughput
@@ -52,6 +55,7 @@ def measure(planned: PlannedTrial, bench: Bench, on_event: Callable[[Event, floa
     logs.mkdir(parents=True, exist_ok=True)
     variables = trial_variables(planned.case, setup.release.environment | setup.environment.variables)
     telemetry = logs / f"{planned.log_name}.telemetry.csv"
+    way = _way(planned, setup, variables)
 
     def read(line: bytes, seconds: float) -> None:
         event = read_line(line + b"\n")
@@ -60,13 +64,14 @@ def measure(planned: PlannedTrial, bench: Bench, on_event: Callable[[Event, floa
 
     with sampling(telemetry, [gpu.index for gpu in bench.gpus] if bench.telemetry else []) as sampler:
         execution = run_trial(
-            planned,
+            way.planned,
             directory=bench.directory,
             environment_variables=variables,
             keep_pythonpath=setup.environment.kind == "given",
             time_limit_s=bench.time_limit,
             on_line=read,
-            on_start=(lambda pid: sampler.start(pid, time.monotonic())) if bench.telemetry else None,
+            on_start=(lambda pid: sampler.start(pid, time.monotonic(), way.find_root)) if bench.telemetry else None,
+            cleanup=way.cleanup,
         )
         sampled = sampler.stop()
     log = logs / f"{planned.log_name}.stdout"
@@ -99,6 +104,7 @@ def measure(planned: PlannedTrial, bench: Bench, on_event: Callable[[Event, floa
         repeat=planned.repeat,
         command=planned.command,
         variables=variables,
+        engine_command=way.planned.command if setup.environment.container else (),
         execution=execution,
         judgement=msgspec.structs.replace(judgement, warnings=(*judgement.warnings, *warnings)),
         steps=output.steps,
@@ -107,6 +113,25 @@ def measure(planned: PlannedTrial, bench: Bench, on_event: Callable[[Event, floa
         log_hashes={path.name: _sha256(path) for path in sorted(logs.glob(f"{planned.log_name}.*")) if path.is_file()},
         telemetry=readings,
     )
+
+
+class _Way(NamedTuple):
+    """How a trial is started."""
+
+    planned: PlannedTrial
+    cleanup: tuple[str, ...] = ()
+    find_root: Callable[[], int | None] | None = None
+    """See `Sampler.start`."""
+
+
+def _way(planned: PlannedTrial, setup: Setup, variables: Mapping[str, str]) -> _Way:
+    container = setup.environment.container
+    if container is None:
+        return _Way(planned)
+    name = new_name()
+    mounts = [Mount(setup.checkout.path, CHECKOUT), *([Mount(planned.case.data_dir, DATA)] if planned.case.data_dir else [])]
+    command = engine_command(container, planned.command, name=name, mounts=mounts, variables=variables, inherited=os.environ)
+    return _Way(msgspec.structs.replace(planned, command=command), removal(container, name), lambda: container_pid(container, name))
 
 
 def _read_back(log: Path) -> tuple[Output, StderrSummary, Sequence[float], str | None]:

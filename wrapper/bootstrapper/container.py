@@ -11,7 +11,7 @@ CHECKOUT, DATA, PACKAGES = "/tfcnn/checkout", "/tfcnn/data", "/tfcnn/packages"
 SHARED_MEMORY = "1g"
 """NCCL's processes and threads talk through /dev/shm, of which an engine gives 64 MB otherwise:
 https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#shared-memory"""
-_HANDED_ON = ("CUDA_", "NVIDIA_", "TF_", "XLA_", "NCCL_", "OMP_", "KMP_", "MKL_")
+_HANDED_ON = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TF_", "XLA_", "NCCL_", "OMP_", "KMP_", "MKL_")
 """What variables begin with that steer TensorFlow. A container inherits none."""
 
 
@@ -48,7 +48,7 @@ def engine_command(
 ) -> tuple[str, ...]:
     """The engine's command line that runs `command` in a container and removes that when it has ended.
 
-    It has no network, because no trial needs one, and an end of its own process, so that it does not outlive the engine's program by much.
+    It has no network, because no trial needs one, and can write nothing of this machine.
 
     Args:
         command: program and arguments, with paths of this machine where they are below a mount.
@@ -76,7 +76,7 @@ def engine_command(
         "--security-opt=label=disable",
         *([f"--user={container.user}"] if container.user else []),
         *(_GPUS[container.engine] if container.gpus else []),
-        *(f"--volume={mount.outside}:{mount.inside}:ro" for mount in (*mounts, *packages)),
+        *(f"--mount=type=bind,{_field(f'source={mount.outside}')},target={mount.inside},readonly=true" for mount in (*mounts, *packages)),
         *(f"--env={key}={value}" for key, value in (steering | own | dict(variables)).items()),
         f"--entrypoint={program}",
         container.image_id,
@@ -91,6 +91,11 @@ _GPUS = {"docker": ["--gpus=all"], "podman": ["--device=nvidia.com/gpu=all"]}
 def removal(container: Container, name: str) -> tuple[str, ...]:
     """The command that ends and removes the container of that name, whatever state it is in."""
     return (container.program, "rm", "--force", name)
+
+
+def _field(text: str) -> str:
+    """A field of the comma-separated value that `--mount` takes."""
+    return '"' + text.replace('"', '""') + '"' if "," in text or '"' in text else text
 
 
 def _inside(argument: str, mounts: Sequence[Mount]) -> str:

@@ -11,6 +11,8 @@ import msgspec
 from packaging.version import Version
 
 from wrapper.bootstrapper.compatibility import unfit
+from wrapper.bootstrapper.contained import image_of, use_container
+from wrapper.bootstrapper.engine import ENGINES
 from wrapper.bootstrapper.environment import Environment, find_pythons, fit_to_release, make_environment, planned_environment, use_environment
 from wrapper.bootstrapper.host import Gpu, gpus_present, nvidia_gpus
 from wrapper.bootstrapper.inspection import look_again
@@ -101,9 +103,17 @@ def choose(wish: Wish, say: Say) -> Choice:
         release = release_in(wish.source.name, environment.tensorflow, wish.tensorflow)
         environment = fit_to_release(environment, release)
         return Choice(release=release, device=device, reason=f"it is what {environment.python} has; {why_device}", environment=environment)
+    if wish.source.kind in ENGINES and wish.source.name:
+        environment, release = use_container(wish.source, None, device=device, package=package, vendor=wish.vendor, say=say)
+        release_in(wish.source.name, environment.tensorflow, wish.tensorflow)
+        reason = f"it is what {wish.source.name} has; {why_device}"
+        return Choice(release=release, device=device, package=package, reason=reason, environment=environment)
     if wish.tensorflow:
         return Choice(release=resolve_release(wish.tensorflow, load_releases()), device=device, package=package, reason=f"asked for; {why_device}")
     gpus, cuda_served, _ = nvidia_gpus() if package == "gpu" else ((), None, None)
+    if wish.source.kind in ENGINES:  # an image brings its Python
+        release = newest_served(load_releases(), gpus, cuda_served)
+        return Choice(release=release, device=device, package=package, reason=f"the newest for this machine; {why_device}")
     release, why_release = newest_fitting(find_pythons(), gpus, cuda_served)
     return Choice(release=release, device=device, package=package, reason=f"{why_release}; {why_device}")
 
@@ -117,8 +127,20 @@ def release_in(python: str, installed: str, asked: str | None) -> Release:
     """
     release = match_installed(installed, load_releases())
     if asked and not _names(asked, release):
-        raise FatalError(f"{python} has TensorFlow {installed}, and {asked} was asked for", "Leave one of --python and --tensorflow out")
+        raise FatalError(f"{python} has TensorFlow {installed}, and {asked} was asked for", "Leave one of --environment and --tensorflow out")
     return release
+
+
+def newest_served(releases: Sequence[Release], gpus: Sequence[Gpu], cuda_served: str | None) -> Release:
+    """The newest release, where GPUs are to be used the newest that can work with one of them.
+
+    Raises:
+        FatalError: there is none.
+    """
+    served = [row for row in releases if not gpus or any(unfit(row, gpu, cuda_served) is None for gpu in gpus)]
+    if not served:
+        raise FatalError("no release serves this machine's GPUs with its driver", "Update the driver, or name an image")
+    return served[-1]
 
 
 def newest_fitting(pythons: Sequence[Interpreter], gpus: Sequence[Gpu], cuda_served: str | None) -> tuple[Release, str]:
@@ -134,11 +156,15 @@ def prepare(choice: Choice, wish: Wish, say: Say) -> Setup:
     """
     address = demo_repository(wish.vendor)[0] if wish.demo else wish.upstream
     checkout = fetch_checkout(choice.release.upstream_commit, address=address, vendor=wish.vendor, say=say)
-    environment = choice.environment or make_environment(choice.release, choice.package, vendor=wish.vendor, say=say)
+    release = choice.release
+    if choice.environment is None and wish.source.kind in ENGINES:
+        environment, release = use_container(wish.source, release, device=choice.device, package=choice.package, vendor=wish.vendor, say=say)
+    else:
+        environment = choice.environment or make_environment(release, choice.package, vendor=wish.vendor, say=say)
     if choice.device == "gpu" and environment.kind in ("locked", "conda"):
         say("asking TensorFlow which devices it sees")
         environment = look_again(environment)
-    return Setup(release=choice.release, device=choice.device, reason=choice.reason, checkout=checkout, environment=environment)
+    return Setup(release=release, device=choice.device, reason=choice.reason, checkout=checkout, environment=environment)
 
 
 def foresee(choice: Choice, wish: Wish) -> Setup:
@@ -146,6 +172,16 @@ def foresee(choice: Choice, wish: Wish) -> Setup:
     commit = choice.release.upstream_commit
     checkout = Checkout(path=str(wish.vendor.resolve() / f"benchmarks-{commit[:12]}"), commit=commit, address=wish.upstream)
     environment = choice.environment
+    if environment is None and wish.source.kind in ENGINES:
+        image = image_of(wish.source, choice.release, choice.package)
+        environment = Environment(
+            kind="container",
+            path=image,
+            python="python",
+            source=wish.source.text,
+            python_version="of the image",
+            tensorflow=choice.release.tensorflow,
+        )
     if environment is None:
         pythons = find_pythons()
         path, exists = planned_environment(choice.release, choice.package, pythons, wish.vendor)

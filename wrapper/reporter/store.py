@@ -42,6 +42,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """The exact command line."""
     variables: dict[str, str] = {}
     """Environment variables set for it."""
+    engine_command: tuple[str, ...] = ()
+    """What runs `command` in a container, whole; empty where it was started as it stands."""
     execution: Execution
     judgement: Judgement
     steps: tuple[Step, ...] = ()

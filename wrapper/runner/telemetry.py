@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -64,14 +64,16 @@ class Sampler:
         self._thread: threading.Thread | None = None
         self._sampled = Sampled(notes=tuple(gpus.notes))
 
-    def start(self, pid: int, started: float) -> None:
+    def start(self, pid: int, started: float, find_root: Callable[[], int | None] | None = None) -> None:
         """Begin to sample.
 
         Args:
             pid: the child.
             started: `time.monotonic()` at its start: the zero of the column `seconds`.
+            find_root: where the work is done by processes that don't descend from the child (a container's): asked each second, until it knows, for
+                the one that they descend from. Until then no process is taken for one of the trial or of others.
         """
-        self._thread = threading.Thread(target=self._run, args=(pid, started), name="telemetry", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(pid, started, find_root), name="telemetry", daemon=True)
         self._thread.start()
 
     def stop(self) -> Sampled:
@@ -81,11 +83,11 @@ class Sampler:
             self._thread.join()
         return self._sampled
 
-    def _run(self, pid: int, started: float) -> None:
+    def _run(self, pid: int, started: float, find_root: Callable[[], int | None] | None) -> None:
         budget = _Budget()
         table = _Table(self._path)
         try:
-            self._sample(pid, started, budget, table)
+            self._sample(pid, started, find_root, budget, table)
         except Exception as error:  # readings must never cost a trial, whatever goes wrong with them
             self._notes.append(f"sampling ended {time.monotonic() - started:.1f} s after the start: {error}")
         self._notes += table.close()
@@ -98,10 +100,11 @@ class Sampler:
             cpu_seconds=budget.cpu_seconds(),
         )
 
-    def _sample(self, pid: int, started: float, budget: _Budget, table: _Table) -> None:
+    def _sample(self, pid: int, started: float, find_root: Callable[[], int | None] | None, budget: _Budget, table: _Table) -> None:
         """Write a row per reading until the sampler is stopped, and a last one then: the end of the timed window lies between two readings."""
         table.write([*HOST_COLUMNS, *(f"gpu{witness.device.index}_{column}" for witness in self._witnesses for column in COLUMNS)])
         tree = _Tree(pid)
+        root = pid if find_root is None else None
         next_second = next_seldom = 0.0
         turn = 0
         psutil.cpu_percent(None)  # the first call has nothing to compare with
@@ -110,6 +113,9 @@ class Sampler:
             stopped = self._stop.wait(budget.pause())
             now = budget.begin_reading()
             every_second, seldom = stopped or now >= next_second, not stopped and now >= next_seldom
+            if every_second and root is None and find_root is not None:
+                root = find_root()
+                tree = _Tree(root or pid)
             if seldom:
                 tree.search()
                 next_seldom, turn = now + SELDOM_S, turn + 1
@@ -117,7 +123,7 @@ class Sampler:
             for at, witness in enumerate(self._witnesses):
                 columns = [*FAST_COLUMNS, *(SECOND_COLUMNS if every_second else ())]
                 columns += TRAFFIC_COLUMNS if seldom and turn % len(self._witnesses) == at else ()
-                row += self._read(witness, columns, pid if every_second else None, now - started)
+                row += self._read(witness, columns, root if every_second else None, now - started)
             table.write(row)
             if every_second:
                 next_second = now + SECOND_S

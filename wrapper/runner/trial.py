@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from wrapper.errors import FatalError
@@ -23,6 +23,7 @@ def run_trial(
     time_limit_s: float,
     on_line: Callable[[bytes, float], None] | None = None,
     on_start: Callable[[int], None] | None = None,
+    cleanup: Sequence[str] = (),
 ) -> Execution:
     """Run one trial and keep all that it prints.
 
@@ -35,6 +36,7 @@ def run_trial(
         time_limit_s: seconds, see `run_logged`.
         on_line: see `run_logged`.
         on_start: see `run_logged`.
+        cleanup: see `run_logged`.
 
     Returns:
         how it ended; a trial is never raised. What the hooks raise is.
@@ -60,4 +62,5 @@ def run_trial(
         time_limit_s=time_limit_s,
         on_line=on_line,
         on_start=on_start,
+        cleanup=cleanup,
     )
