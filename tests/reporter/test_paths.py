@@ -16,6 +16,7 @@ from wrapper.reporter.paths import short_path, without_directories
         ("from C:\\Users\\Jane Doe\\data set\\x.py, line 3", "from …/x.py, line 3"),
         ("\\\\server\\share\\x\\y", "…/y"),
         ("(defined at /home/x/benchmark_cnn.py:2980)", "(defined at …/benchmark_cnn.py:2980)"),
+        ("at /home/jane doe/env/session.py:1370", "at …/session.py:1370"),
         ("in /home/jane and ~/data/x", "in ~ and …/x"),
         ("file:///home/jane/x.txt", "…/x.txt"),
         ("PATH=/home/a/lib:/home/b/lib", "PATH=…/lib"),

@@ -7,14 +7,13 @@ from pathlib import PureWindowsPath
 
 _SHOWN = r"(?!(?:job|device|[cg]pu):|(?:dev|proc|sys)/)"
 """After a first slash: TensorFlow's names of devices, and what every Linux has, such as /dev/shm."""
+_PART = r"""[^\s/'"<>,;:()]+"""
+_POSIX = rf"""(?:/(?:home|Users)/{_PART}[ ]{_PART}/|/{_SHOWN}{_PART}/|~[\w.-]*/)[^\s'"<>,;()]*"""
+_WINDOWS = r"""(?:[A-Za-z]:[\\/]|\\\\)(?:[^\s'"<>,;|()]|[ ](?=[^\s\\]*\\))*"""
 _START = rf"(?:file://)?(?:~[\w.-]*[/\\]|/{_SHOWN}|[A-Za-z]:[\\/]|\\\\)"
 _WHOLE = re.compile(_START)
-_WITHIN = re.compile(
-    rf"""(?P<quote>['"])(?P<quoted>{_START}[^'"]*)(?P=quote)"""
-    rf"""|(?<![\w.:/\\…~-])(?P<bare>(?:file://)?(?:(?:~[\w.-]*/|/{_SHOWN}[^\s/'"<>,;:()]+/)[^\s'"<>,;()]*"""
-    r"""|(?:[A-Za-z]:[\\/]|\\\\)(?:[^\s'"<>,;|()]|[ ](?=[^\s\\]*\\))*))"""
-)
-"""Between quotes a path may hold whatever it likes; elsewhere it ends with the word, but for the spaces before a Windows path's last part."""
+_WITHIN = re.compile(rf"""(?P<quote>['"])(?P<quoted>{_START}[^'"]*)(?P=quote)|(?<![\w.:/\\…~-])(?P<bare>(?:file://)?(?:{_POSIX}|{_WINDOWS}))""")
+"""Between quotes a path may hold whatever it likes; elsewhere it ends with the word, but for a space in a user's name and in Windows' directories."""
 
 
 def without_directories(text: str) -> str:
