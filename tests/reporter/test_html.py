@@ -21,7 +21,7 @@ from wrapper.reporter.comparison import compare
 from wrapper.reporter.comparison_grid import headline_tables
 from wrapper.reporter.content import Report, compose
 from wrapper.reporter.cost import cost
-from wrapper.reporter.figures import Scale, batch_figures, scaling_figures, series_figure
+from wrapper.reporter.figures import Scale, batch_figures, scaling_figures, series_figures
 from wrapper.reporter.html import report_html
 from wrapper.reporter.matching import conditions_of
 from wrapper.reporter.reference import load_references, load_sources
@@ -139,7 +139,7 @@ def test_text_of_a_figure_stays_inside_it(browser: Browser, full: str, tmp_path:
     browser.open(path)
     browser.run("document.querySelectorAll('details').forEach(one => { one.open = true })")
     outside = """[...document.querySelectorAll("svg[role=img]")].flatMap(svg => [...svg.querySelectorAll("text")].filter(text => {
-        const [inner, outer] = [text.getBoundingClientRect(), svg.getBoundingClientRect()];
+        const [inner, outer] = [text.getBoundingClientRect(), svg.parentNode.getBoundingClientRect()];
         return inner.left < outer.left - 1 || inner.right > outer.right + 1 || inner.bottom > outer.bottom + 1 || inner.top < outer.top - 1;
     }).map(text => text.textContent))"""
     assert browser.run(outside) == []
@@ -193,7 +193,7 @@ def test_a_demo_is_marked_on_everything(make_session: Any, trials: list[Trial], 
     for kind, texts in page.texts.items():
         assert texts, kind
         for text in texts:
-            assert text.strip().startswith(("DEMO", "throttled", "steps ", "resnet50,")), (kind, text)
+            assert text.strip().startswith(("DEMO: ", "DEMO on ", "throttled", "steps ", "resnet50,")), (kind, text)
     assert "DEMO" not in _page(make_session(), trials)
 
 
@@ -218,7 +218,7 @@ def test_a_case_without_a_figure_has_no_bar(make_session: Any, trials: list[Tria
 
 
 def test_a_series_is_drawn_with_its_steps_and_its_throttling(series: Series) -> None:
-    figure = series_figure("one", series)
+    (figure,) = series_figures({"one": series})
     throughput, clock = figure.panels
     assert [mark.text for mark in throughput.curves[0].marks] == [
         "steps 2 to 10: 199.0 images/sec",
@@ -227,8 +227,25 @@ def test_a_series_is_drawn_with_its_steps_and_its_throttling(series: Series) -> 
     ]
     assert [curve.name for curve in clock.curves] == ["gpu0", "gpu1"]
     assert figure.description == "images/sec: 150.0 to 201.0; SM clock, MHz: 1410 to 1980; throttled by HW slowdown"
-    steady = series_figure("steady", Series(throughput=((1.0, 100.0), (2.0, 100.1)), steps=((2, 10), (11, 20)))).panels[0].y
-    assert abs(steady.at(100.0) - steady.at(100.1)) < 2
+    assert (figure.ticks, figure.note) == ({10.0: "10", 11.0: "20", 12.0: "30"}, "Shaded: throttled (HW slowdown)")
+    (steady,) = series_figures({"steady": Series(throughput=((1.0, 100.0), (2.0, 100.1)), steps=((2, 2), (11, 20)))})
+    assert abs(steady.panels[0].y.at(100.0) - steady.panels[0].y.at(100.1)) < 2
+    assert steady.panels[0].curves[0].marks[0].text == "step 2: 100.0 images/sec"
+
+
+def test_repeats_of_a_case_have_the_same_scales(series: Series) -> None:
+    """So that they can be compared: also where one was slower, longer, or lacks readings."""
+    slower = Series(throughput=((30.0, 80.0), (36.0, 90.0)), steps=((2, 10), (11, 20)), readings={"power_w": {"gpu0": ((30.0, 500.0),)}})
+    only_read = Series(readings={"sm_mhz": {"gpu0": ((5.0, 300.0), (6.0, 1980.0))}})
+    figures = series_figures({"one": series, "two": slower, "three": only_read})
+    assert {figure.x.high - figure.x.low for figure in figures} == {6.0}
+    assert [figure.x.low for figure in figures] == [10.0, 30.0, 5.0]
+    ranges: dict[str, set[tuple[float, float]]] = {}
+    for panel in (panel for figure in figures for panel in figure.panels):
+        ranges.setdefault(panel.label, set()).add((panel.y.low, panel.y.high))
+    assert set(ranges) == {"images/sec", "SM clock, MHz", "Power, W"}
+    assert all(len(found) == 1 for found in ranges.values())
+    assert figures[2].label == "seconds since the trial's start"
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (0.0, 22523.46), (1861.2, 1870.8), (1e-9, 3e-9), (0, 0), (5, 5)])

@@ -15,7 +15,7 @@ from wrapper.reporter.comparison_grid import headline_tables
 from wrapper.reporter.content import Report
 from wrapper.reporter.cost import Cost
 from wrapper.reporter.facts import started_by
-from wrapper.reporter.figures import LEFT, RIGHT, WIDTH, Figure, Scale, batch_figures, scaling_figures, series_figure
+from wrapper.reporter.figures import Figure, Scale, batch_figures, scaling_figures, series_figures
 from wrapper.reporter.headline import mean_text, settings, significant
 from wrapper.reporter.markdown import clean
 from wrapper.reporter.paths import without_directories
@@ -58,7 +58,7 @@ def report_html(
         mark=mark(report),
         common=Table(("Setting", "Value"), list(report.headline.common.items()), "ll"),
         bars=shown,
-        bar_scale=Scale(low=lowest(shown), high=1.05 * longest(shown), start=0, end=WIDTH, log2=lowest(shown) > 0),
+        bar_scale=Scale(low=lowest(shown), high=1.05 * longest(shown), start=0, end=100, log=lowest(shown) > 0),
         figures=[*batch_figures(report), *scaling_figures(report)],
         over_time=_over_time(trials, report, series or {}),
         note_time=f"Shown are the first {TRIALS_READ} trials; the readings of all are in logs/." if len(series or ()) >= TRIALS_READ else "",
@@ -94,9 +94,6 @@ def render(template: str, *, script: str = "", **values: Any) -> str:
             policy=Markup(f"default-src 'none'; {allowed}base-uri 'none'; form-action 'none'"),
             styles=Markup(styles),
             script=Markup(code),
-            width=WIDTH,
-            left=LEFT,
-            right=RIGHT,
             fitted=fitted,
             significant=significant,
             mean_text=mean_text,
@@ -131,12 +128,11 @@ def _hash(text: str) -> str:
 
 
 def _over_time(trials: Sequence[Trial], report: Report, series: Mapping[int, Series]) -> list[tuple[str, list[Figure]]]:
-    by_case: dict[Case, list[Figure]] = {}
+    by_case: dict[Case, dict[str, Series]] = {}
     for trial in trials:
         if trial.index in series:
-            title = f"{report.labels[trial.case]}, repeat {trial.repeat}"
-            by_case.setdefault(trial.case, []).append(series_figure(title, series[trial.index]))
-    return [(report.labels[case], figures) for case, figures in by_case.items()]
+            by_case.setdefault(trial.case, {})[f"{report.labels[trial.case]}, repeat {trial.repeat}, {trial.log}"] = series[trial.index]
+    return [(report.labels[case], series_figures(of_case)) for case, of_case in by_case.items()]
 
 
 def _typed(command: str) -> Markup:
