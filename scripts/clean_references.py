@@ -16,6 +16,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from wrapper.reporter.reference import BEFORE_TF32
+
 PROJECT = Path(__file__).resolve().parents[1]
 TARGET = PROJECT / "wrapper" / "data" / "references"
 
@@ -181,7 +183,7 @@ def clean_row(row: Mapping[str, str], name: str, source: Mapping[str, str], arch
         "row": name,
         "gpu": gpu,
         "machine": machine,
-        # TF32 came with Ampere; what runs on Ampere and later as "fp32" is not recorded by any source
+        # whether TF32 was on is not recorded by any source
         "tf32": "false" if row["precision"] == "fp32" and architectures[gpu] in BEFORE_TF32 else "",
         "xla": {"yes": "true", "no": "false", "": ""}[row["xla"]],
         "mode": {"training": "training", "inference": "forward only"}[row["mode"]],
@@ -195,9 +197,6 @@ def clean_row(row: Mapping[str, str], name: str, source: Mapping[str, str], arch
         **{column: noted.get(column, "") for column in ("data_set", "loss_nan", "warmup_steps", "setup")},
         "caution": "; ".join(caution),
     }
-
-
-BEFORE_TF32 = frozenset({"CPU", "Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Polaris", "Vega", "RDNA", "RDNA 2"})
 
 
 def read_note(note: str) -> dict[str, str]:

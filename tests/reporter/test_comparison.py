@@ -407,7 +407,7 @@ def session(**fields: Any) -> Session:
 
 class TestConditions:
     def test_of_a_session(self) -> None:
-        expected = Conditions(name="r", gpu="A100-SXM4-40GB", tensorflow="2.4.4", tf32=True)
+        expected = Conditions(name="r", gpu="A100-SXM4-40GB", tensorflow="2.4.4", tf32=True, measured="2020-01-01")
         assert conditions_of(session(), "r") == expected
 
     def test_of_a_cpu_session(self) -> None:

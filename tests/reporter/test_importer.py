@@ -12,15 +12,19 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from wrapper.errors import FatalError
 from wrapper.reporter.comparison import compare
 from wrapper.reporter.foreign_log import Row
 from wrapper.reporter.importer import as_references, as_reports, import_logs, rows_csv
+from wrapper.reporter.matching import references_from
 from wrapper.reporter.reference import load_references
 from wrapper.reporter.store import append_trial, write_session
 
+NEVER_STATED = {"parameter_device", "flags", "warmup_steps"}
+"""Upstream prints nothing of them."""
 CAPTURED = Path(__file__).parents[1] / "data" / "logs"
 PUBLIC = Path(__file__).parents[3] / "shared" / "logs" / "public"
 GPU_LINE = (
@@ -87,7 +91,7 @@ class TestTree:
         assert (row.judgement.verdict, row.judgement.images_per_sec, row.notes) == ("ok", 290.12, ())
         assert (row.case.precision, row.case.devices, row.case.mode, row.case.batch_size) == ("fp16", 2, "forward only", 64)
         assert (row.machine, row.gpu, row.tensorflow, row.date) == ("i7-GeForce_RTX_2080_Ti", "GeForce RTX 2080 Ti", "1.15", "2020-06-27")
-        assert row.unstated == {"xla"}
+        assert row.unstated - NEVER_STATED == {"xla"}
 
     def test_the_log_is_believed_over_the_name(self, tmp_path: Path) -> None:
         tree_log(tmp_path, "m.logs/real-parameter_server-fp32-4gpus-inference/vgg16-128", log(devices=2))
@@ -145,7 +149,7 @@ class TestPlainLogs:
         path.write_text("".join(f"{carry(line)}\n" for line in log().splitlines()), encoding="utf-8", newline="")
         row = one(path)
         assert (row.judgement.verdict, row.judgement.images_per_sec, row.case.model, row.gpu) == ("ok", 290.12, "resnet50", "GeForce RTX 2080 Ti")
-        assert row.unstated == {"precision", "xla"}
+        assert row.unstated - NEVER_STATED == {"precision", "xla"}
 
     def test_precision_by_the_command_in_the_log(self, tmp_path: Path) -> None:
         path = tmp_path / "run.txt"
@@ -274,7 +278,7 @@ class TestBenchmarkLogDir:
             "1.10.0",
             "2019-04-01",
         )
-        assert row.unstated == {"precision", "xla", "data", "variable_update"}
+        assert row.unstated - NEVER_STATED == {"precision", "xla", "data", "variable_update"}
         (reference,) = as_references([row], "x")
         assert (reference.data, reference.data_set, reference.precision) == (None, "cifar10", None)
 
@@ -350,6 +354,33 @@ class TestUse:
         comparison = compare(second.summaries, second.conditions, references)
         assert [row.ratio for row in comparison.rows] == [0.5, 1.0]
         assert compare(first.summaries, first.conditions, load_references(), against=["GTX 1080 Ti"]).rows
+
+    def test_what_logs_do_not_state_is_not_taken_for_the_same(self, tmp_path: Path) -> None:
+        tree_log(tmp_path, "a.logs/syn-replicated-fp32-1gpus/resnet50-64", log())
+        tree_log(tmp_path, "a.logs/syn-replicated-fp16-1gpus/resnet50-64", "x: I a/b.cc:1] Compiled cluster using XLA!\n" + log())
+        (report,) = as_reports(import_logs([tmp_path]).rows, "tree")
+        own = references_from(report.summaries, msgspec.structs.replace(report.conditions, name="stated"))
+        rows = {row.reference.precision: row for row in compare(report.summaries, report.conditions, own).rows}
+        assert rows["fp32"].match.label == "not stated: XLA, flags"
+        assert rows["fp16"].match.label == "not stated: flags"
+
+    @pytest.mark.parametrize(
+        ("gpu", "said"),
+        [("GeForce RTX 2080 Ti", "TensorFlow 1.15, measured"), ("A100-SXM4-40GB", "TF32 not stated"), ("Some new GPU", "TF32 not stated")],
+    )
+    def test_tf32_is_not_stated_where_the_gpu_may_have_used_it(self, gpu: str, said: str, tmp_path: Path) -> None:
+        tree_log(tmp_path, "a.logs/syn-replicated-fp32-1gpus/resnet50-64", log().replace("GeForce RTX 2080 Ti", gpu))
+        (report,) = as_reports(import_logs([tmp_path]).rows, "tree")
+        assert said in str(report.conditions)
+
+    def test_the_days_are_those_that_the_logs_state(self, tmp_path: Path) -> None:
+        tree_log(tmp_path, "a.logs/syn-replicated-fp32-1gpus/resnet50-64", log())
+        tree_log(tmp_path, "a.logs/syn-replicated-fp32-2gpus/resnet50-64", log("580.24", devices=2).replace("2020-06-27", "2020-06-29"))
+        tree_log(tmp_path, "b.logs/syn-replicated-fp32-1gpus/resnet50-64", log().replace("2020-06-27 11:24:20.926874: ", ""))
+        days = {
+            report.conditions.name: str(report.conditions).partition(", measured ")[2] for report in as_reports(import_logs([tmp_path]).rows, "tree")
+        }
+        assert days == {"tree a": "2020-06-27 to 2020-06-29", "tree b": "on a day not stated"}
 
     def test_a_report_needs_a_stated_precision(self, tmp_path: Path) -> None:
         path = tmp_path / "run.txt"

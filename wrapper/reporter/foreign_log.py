@@ -24,7 +24,9 @@ UNKNOWN_DIRECTORY = "not stated"
 """Stands as the data directory of a log of real data."""
 
 _MOST_DEVICES = 10_000
-_MAY_BE_UNSTATED = ("precision", "xla", "data", "variable_update")
+_MAY_BE_UNSTATED = frozenset({"precision", "xla", "data", "variable_update"})
+_NEVER_STATED = frozenset({"parameter_device", "flags", "warmup_steps"})
+"""What upstream prints nothing of."""
 _LACKS = frozenset({"no_gpu", "gpu_architecture", "driver"})
 """Kinds of lines on standard error by which a GPU can't have been used."""
 _COMMAND = re.compile(rb"tf_cnn_benchmarks\.py(?:[ \t]+--\S+)+")
@@ -46,7 +48,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """From the log, then from the directory's name; what neither states has upstream's default."""
     judgement: Judgement
     unstated: frozenset[str] = frozenset()
-    """Which of the case's "precision", "xla", "data" and "variable_update" neither the log nor the name states."""
+    """Conditions, by the fields of `Reference`, that neither the log nor the name states."""
     ranks: int = 1
     """Processes whose totals stand in the log; each is that of the whole cluster, and the figure is their mean."""
     machine: str | None = None
@@ -132,7 +134,7 @@ def row_of(path: Path, output: Output, stderr: StderrSummary, stated: Mapping[st
         path=shown(path),
         case=case,
         judgement=judgement,
-        unstated=frozenset(_MAY_BE_UNSTATED).difference(known),
+        unstated=_MAY_BE_UNSTATED.difference(known) | _NEVER_STATED,
         ranks=ranks,
         machine=readable(name["machine"].removesuffix(".logs")) if name and name["machine"] else None,
         notes=tuple(notes),

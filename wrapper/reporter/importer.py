@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,9 +15,10 @@ from wrapper.reporter.analysis import Summary, failure, figure, summarise
 from wrapper.reporter.benchmark_log import METRIC_FILE, RUN_FILE, read_benchmark_log
 from wrapper.reporter.foreign_log import Refusal, Row, read_log, shown
 from wrapper.reporter.matching import Conditions, conditions_of, references_from
-from wrapper.reporter.reference import Reference, canonical_gpu, load_gpus
+from wrapper.reporter.reference import BEFORE_TF32, GpuModel, Reference, canonical_gpu, load_gpus
 from wrapper.reporter.spreadsheet import csv_text
 from wrapper.reporter.store import SESSION_FILE, Trial, read_session, read_trials
+from wrapper.runner.sweep import Case
 
 _COLUMNS = (
     *("path", "images_per_sec", "model", "mode", "batch_size_per_device", "device", "devices"),
@@ -73,26 +74,27 @@ def as_references(rows: Iterable[Row], source_name: str) -> tuple[Reference, ...
         source_name: what the source of the references is to be called.
     """
     rows = [row for row in rows if row.judgement.images_per_sec is not None]
-    gpus = _canonical(rows)
+    gpus = _known(rows)
     return tuple(_reference(row, _conditions(row, gpus, source_name)) for row in rows)
 
 
 def as_reports(rows: Iterable[Row], source_name: str) -> tuple[ImportedReport, ...]:
     """The logs as reports, one for each machine, GPU and release; logs of the same case are its repeats.
 
-    A log without a word on precision or data is left out, because a report's case must have them. XLA, the parameter device and the number of
-    warm-up steps are upstream's default where they are not stated.
+    A log without a word on precision or data is left out, because a report's case must have them. Of other conditions that are not stated the case
+    has upstream's default, and the report's conditions say that they are not.
 
     Args:
         source_name: begins the name of each report.
     """
     rows = [row for row in rows if not row.unstated & {"precision", "data"}]
-    gpus = _canonical(rows)
-    groups: dict[Conditions, list[Trial]] = {}
+    gpus = _known(rows)
+    groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
         name = f"{source_name} {row.machine}" if row.machine else source_name
-        groups.setdefault(_conditions(row, gpus, name), []).append(_trial(row))
-    return tuple(ImportedReport(conditions=conditions, summaries=summarise(trials)) for conditions, trials in groups.items())
+        conditions = _conditions(row, gpus, name)
+        groups.setdefault((name, conditions.gpu, conditions.tensorflow), []).append(row)
+    return tuple(_report(group, _conditions(group[0], gpus, name)) for (name, _, _), group in groups.items())
 
 
 def _below(path: Path) -> Iterator[Row | Refusal]:
@@ -148,16 +150,34 @@ def _own_report(directory: Path) -> Iterator[Row | Refusal]:
         )
 
 
-def _canonical(rows: Iterable[Row]) -> dict[str, str]:
-    """The names of the references' table for the GPUs that have one there."""
+def _report(rows: Sequence[Row], conditions: Conditions) -> ImportedReport:
+    days = sorted({row.date for row in rows if row.date})
+    unstated: dict[Case, frozenset[str]] = {}
+    for row in rows:
+        unstated[row.case] = unstated.get(row.case, frozenset()) | row.unstated
+    measured = " to ".join(dict.fromkeys((days[0], days[-1]))) if days else None
+    return ImportedReport(
+        conditions=msgspec.structs.replace(conditions, measured=measured, unstated=unstated), summaries=summarise(map(_trial, rows))
+    )
+
+
+def _known(rows: Iterable[Row]) -> dict[str, GpuModel]:
+    """The GPUs that have a name in the references' table, by what the logs call them."""
     table = load_gpus()
+    models = {gpu.gpu: gpu for gpu in table}
     names = {row.gpu: canonical_gpu(row.gpu, table) for row in rows if row.gpu}
-    return {name: known for name, known in names.items() if known}
+    return {name: models[known] for name, known in names.items() if known}
 
 
-def _conditions(row: Row, gpus: Mapping[str, str], name: str) -> Conditions:
-    gpu = gpus.get(row.gpu, row.gpu) if row.gpu else row.machine or f"unknown {row.case.device.upper()}"
-    return Conditions(name=name, gpu=gpu, tensorflow=row.tensorflow or "")
+def _conditions(row: Row, gpus: Mapping[str, GpuModel], name: str) -> Conditions:
+    known = gpus.get(row.gpu or "")
+    without_tf32 = row.case.device == "cpu" or (known and known.architecture in BEFORE_TF32)
+    return Conditions(
+        name=name,
+        gpu=known.gpu if known else row.gpu or row.machine or f"unknown {row.case.device.upper()}",
+        tensorflow=row.tensorflow or "",
+        tf32=False if without_tf32 else None,  # no log says whether it was on
+    )
 
 
 def _reference(row: Row, conditions: Conditions) -> Reference:
@@ -166,9 +186,6 @@ def _reference(row: Row, conditions: Conditions) -> Reference:
         reference,
         row=row.path,
         machine=row.machine,
-        parameter_device=None,
-        flags=None,
-        warmup_steps=None,
         loss_nan=row.nan_loss,
         date=row.date,
         setup="distortions" if ("distortions", "true") in row.case.flags else None,

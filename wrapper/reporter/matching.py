@@ -38,10 +38,15 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     tensorflow: str
     tf32: bool | None = None
     """Whether fp32 is computed with TF32; None: not known."""
+    measured: str | None = None
+    """The day, or the first and the last one; None: not known."""
+    unstated: dict[Case, frozenset[str]] = {}
+    """What the logs that a case was read from don't state, by the fields of `Reference`; the case has upstream's default there."""
     demo: bool = False
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.gpu}, TensorFlow {self.tensorflow or 'not stated'}"
+        tf32 = {None: ", TF32 not stated", True: ", TF32 on", False: ""}[self.tf32]
+        return f"{self.name}: {self.gpu}, TensorFlow {self.tensorflow or 'not stated'}{tf32}, measured {self.measured or 'on a day not stated'}"
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +95,7 @@ def conditions_of(session: Session, name: str) -> Conditions:
         gpu=" and ".join(canonical_gpu(gpu) or gpu for gpu in names) or "unknown GPU",
         tensorflow=str(session.release.get("tensorflow", "")),
         tf32=_tf32(session, gpus),
+        measured=session.created[:10],
         demo=session.demo,
     )
 
@@ -136,8 +142,9 @@ def references_from(summaries: Iterable[Summary], conditions: Conditions) -> tup
 def match(summary: Summary, conditions: Conditions, reference: Reference) -> Match:
     """How alike a case and a reference are, apart from the model and the machine."""
     differences, unstated, distance = [], [], dict.fromkeys(ORDER, 0.0)
+    not_known = conditions.unstated.get(summary.case, frozenset())
     for what, measured, stated in _pairs(summary, conditions, reference):
-        if measured is None or stated is None:
+        if measured is None or stated is None or what.lower().replace(" ", "_") in not_known:
             unstated.append(what)
             distance[what] = 1.0
         elif measured != stated:

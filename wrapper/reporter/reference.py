@@ -13,6 +13,9 @@ import yaml
 
 from wrapper.errors import UsageError
 
+BEFORE_TF32 = frozenset({"CPU", "Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Polaris", "Vega", "RDNA", "RDNA 2"})
+"""Architectures of gpus.csv without TF32, which came with Ampere: what runs on a later one as "fp32" may be TF32."""
+
 DATA = Path(__file__).parents[1] / "data" / "references"
 
 T = TypeVar("T")

@@ -95,7 +95,7 @@ def _own_page(source: Path, name: str) -> tuple[str, list[_Figure]] | str:
 
 def _imported_page(logs: ImportedReport, name: str) -> tuple[str, list[_Figure]]:
     conditions = logs.conditions
-    facts = {"machine": conditions.gpu, "tensorflow": conditions.tensorflow or UNKNOWN, "date": "–"}
+    facts = {"machine": conditions.gpu, "tensorflow": conditions.tensorflow or UNKNOWN, "date": conditions.measured or "not stated"}
     text = render("imported.html.j2", title=f"{conditions.gpu}, from logs of others", logs=logs)
     return text, [_Figure(page=name, summary=summary, caveats=tuple(summary.warnings), **facts) for summary in logs.summaries]
 
