@@ -42,6 +42,18 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         return {summary.case: summary for summary in self.report.summaries}
 
 
+class Cell(msgspec.Struct, frozen=True):
+    """A case on a release."""
+
+    figure: str
+    """The mean with its interval, or why there is none."""
+    said: tuple[str, ...] = ()
+    """The ratio, and what a reader must know of the figure."""
+
+    def __str__(self) -> str:
+        return f"{self.figure} ({', '.join(self.said)})" if self.said else self.figure
+
+
 class SideBySide(msgspec.Struct, frozen=True, kw_only=True):
     """What is shown of several releases, as plain text that may hold anything that was logged: whoever shows it has to escape it."""
 
@@ -49,7 +61,7 @@ class SideBySide(msgspec.Struct, frozen=True, kw_only=True):
     caption: str
     """Of the figures."""
     figures: Table
-    """A line for each case, then the geometric means; a column for each release."""
+    """A line for each case, then the geometric means; a column of `Cell` for each release."""
     common: dict[str, str]
     """Settings that all cases share."""
     software: Table
@@ -91,7 +103,7 @@ def side_by_side(axis: Axis, measured: Sequence[Measured]) -> SideBySide:
     base = next((one for one in measured if one.report.valid), None)
     first: dict[Case, Summary] = {}
     for one in measured:
-        first = one.summaries | first
+        first |= {case: summary for case, summary in one.summaries.items() if case not in first}
     comparisons = {one.part: _compare(one, base, list(one.summaries)) for one in measured if base and one is not base}
     by_part = {one.part: one for one in measured}
     names = labels(list(first))
@@ -99,7 +111,7 @@ def side_by_side(axis: Axis, measured: Sequence[Measured]) -> SideBySide:
     return SideBySide(
         title=f"Images per second by TensorFlow release on {hardware(measured[0].session) if measured else 'this machine'}",
         caption="Mean images/sec with its 95 % interval"
-        + (f", and in brackets the ratio to TensorFlow {base.part.tensorflow}: above 1 is faster" if base else ""),
+        + (f", then the ratio to TensorFlow {base.part.tensorflow} (above 1 is faster) and warnings" if base else ""),
         figures=Table(
             ("Case", *(f"TensorFlow {part.tensorflow}" for part in axis.parts)), (*rows, *_means(axis, measured, base)), "l" + "r" * len(axis.parts)
         ),
@@ -128,12 +140,12 @@ def _same_case(comparison: Comparison, case: Case) -> Row | None:
     return next((row for row in comparison.rows if row.summary.case == case and row.reference.row == case.name), None)
 
 
-def _cell(one: Measured | None, case: Case, base: Measured | None, comparison: Comparison | None) -> str:
+def _cell(one: Measured | None, case: Case, base: Measured | None, comparison: Comparison | None) -> Cell:
     if one is None:
-        return NOT_MEASURED
+        return Cell(NOT_MEASURED)
     summary = one.summaries.get(case)
     if summary is None:
-        return "upstream can't run it"
+        return Cell("upstream can't run it")
     failed = [f"{number} {verdict.replace('_', ' ')}" for verdict, number in summary.failed.items()]
     said = [*failed, *caveats(one.report, summary)]
     if summary.mean is None:
@@ -142,20 +154,22 @@ def _cell(one: Measured | None, case: Case, base: Measured | None, comparison: C
         said = ["1", *said]
     elif comparison and (row := _same_case(comparison, case)):
         said = [f"{row.ratio:.3f}" + ("" if row.ci95 is None else f" ± {row.ci95:.3f}"), *said]
-    return mean_text(summary) + (f" ({', '.join(said)})" if said else "")
+    return Cell(mean_text(summary), tuple(said))
 
 
-def _means(axis: Axis, measured: Sequence[Measured], base: Measured | None) -> Iterator[tuple[str, ...]]:
+def _means(axis: Axis, measured: Sequence[Measured], base: Measured | None) -> Iterator[tuple[str | Cell, ...]]:
     """The geometric means of the ratios over the cases in which every release that has a figure at all has one, by what those cases share."""
     valid = [one for one in measured if one.report.valid]
     shared = [case for case in (base.summaries if base else ()) if all(case in one.summaries and one.summaries[case].n for one in valid)]
     if base is None or len(valid) < 2 or len(shared) < 2:
         return
     overall = {one.part: {each.conditions: each for each in _compare(one, base, shared).overall} for one in valid if one is not base}
-    for conditions, any_of in next(iter(overall.values())).items():
+    groups = next(iter(overall.values()))
+    for conditions, any_of in groups.items():
         ratios = {part: f"{of[conditions].ratio:.3f}" for part, of in overall.items()} | {base.part: "1"}
-        label = f"geometric mean of the ratios of {len(any_of.models)} models that all have ({conditions})"
-        yield (label, *(ratios.get(part, NOT_MEASURED if part.reason else "–") for part in axis.parts))
+        models = f"{len(any_of.models)} model{'s' if len(any_of.models) > 1 else ''}"
+        label = f"geometric mean of the ratios, {models} that all have" + (f", {conditions}" if len(groups) > 1 else "")
+        yield (label, *(Cell(ratios.get(part, NOT_MEASURED if part.reason else "no valid figure")) for part in axis.parts))
 
 
 def _software(measured: Sequence[Measured]) -> Table:
@@ -183,6 +197,7 @@ def _differences(comparisons: Mapping[Part, Comparison]) -> Iterator[str]:
     for part, comparison in comparisons.items():
         rows = [row for row in comparison.rows if row.reference.row == row.summary.case.name]
         found = dict.fromkeys(str(difference) for row in rows for difference in row.match.differences if difference.what not in _OWN)
+        found |= dict.fromkeys(f"{what} is not known of one of them" for row in rows for what in row.match.unstated)
         if found:
             yield f"TensorFlow {part.tensorflow} beside the first: {'; '.join(found)}."
 
