@@ -22,7 +22,7 @@ from wrapper.bootstrapper.examination import check_machine, examine, installed_t
 from wrapper.bootstrapper.host import Gpu
 from wrapper.bootstrapper.pythons import Interpreter, newest_servable
 from wrapper.bootstrapper.release import Release, load_releases, resolve_release
-from wrapper.bootstrapper.setup import Choice, Wish
+from wrapper.bootstrapper.setup import Choice, Wish, newest_fitting
 from wrapper.bootstrapper.source import Source
 from wrapper.errors import FatalError
 
@@ -313,6 +313,22 @@ def test_before_a_sweep_faults_stop_it_and_doubts_are_said(sound: Wish, tmp_path
     assert "no git" in caught.value.what and "CUDA 11.8" in caught.value.what
     assert "Install it" in caught.value.remedy and "newer driver" in caught.value.remedy
     assert not sound.vendor.exists()
+
+
+def test_a_slow_start_is_said_before_a_sweep(sound: Wish) -> None:
+    said: list[str] = []
+    check_machine(
+        sound, Choice(release=row(), device="gpu", package="gpu", reason=""), said.append, nvml=nvml(nvmlDeviceGetCudaComputeCapability=(12, 0))
+    )
+    assert len(said) == 1 and "compiles at the first start, for minutes to an hour" in said[0]
+
+
+@pytest.mark.parametrize(("capability", "chosen"), [((7, 0), "2.19.1"), ((7, 5), "2.21.0"), ((5, 2), "2.16.2"), ((12, 0), "2.21.0")])
+def test_the_newest_release_with_code_for_the_gpu_is_chosen(capability: tuple[int, int], chosen: str) -> None:
+    pythons = [Interpreter(path="x", version="3.11.7")]
+    release, reason = newest_fitting(pythons, [gpu(".".join(map(str, capability)))], "12.8")
+    assert release.tensorflow == chosen
+    assert ("GPU and driver" in reason) is (chosen != "2.21.0")
 
 
 def test_tensorflow_is_found_by_its_metadata_alone(tmp_path: Path) -> None:

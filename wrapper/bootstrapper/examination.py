@@ -21,6 +21,7 @@ from wrapper.bootstrapper.host import nvidia_gpus
 from wrapper.bootstrapper.inspection import locate, look_again, use_environment
 from wrapper.bootstrapper.making import MARKER, losses, read_marker
 from wrapper.bootstrapper.placing import existing
+from wrapper.bootstrapper.pythons import choose_python
 from wrapper.bootstrapper.release import Release, load_releases, resolve_release
 from wrapper.bootstrapper.setup import Choice, Wish, newest_fitting, release_in
 from wrapper.bootstrapper.surroundings import another_sweep, gpu_libraries, gpu_states, pci_gpus, python_path, unwritable, wrong_clock
@@ -59,7 +60,10 @@ def examine(wish: Wish, *, deep: bool = False, other_sweep: str | None = None, n
     release = _attempt(lambda: _release(wish, known, facts, found))
     environment, made = _environment(wish, release, facts.package, lambda: known)
     found = tuple(_look_over(msgspec.structs.replace(one, used=one.used or one.place == made), deep=deep) for one in found)
-    damaged = any(one.used and one.seen for one in found)
+    damaged = any(one.place == made and one.seen for one in found)
+    if damaged and isinstance(release, Release):  # then it is made again
+        chosen = _attempt(lambda: choose_python(release, known))
+        environment = chosen if isinstance(chosen, Trouble) else environment
     if deep:
         found = tuple(_import(one, "cpu" if facts.device == "cpu" or not facts.gpus else "gpu") for one in found)
     facts = msgspec.structs.replace(
@@ -235,11 +239,10 @@ def _made_here(directory: Path) -> Found:
 def _look_over(found: Found, *, deep: bool) -> Found:
     """Whether an environment of ours has lost files: the one that would be used, or any of them if `deep`, which takes 0.1 s each."""
     lost = losses(Path(found.ours.path)) if found.ours and (found.used or deep) else None
-    if lost is None or found.ours is None:
+    if lost is None:
         return found
-    return msgspec.structs.replace(
-        found, seen=Trouble(f"{found.ours.path} is damaged: {lost}", "Delete it, or leave it to the next sweep: it is made again when it is needed")
-    )
+    trouble = Trouble(f"the environment of {found.place} is damaged: {lost}", "Nothing, or delete it: the next sweep that needs it makes it again")
+    return msgspec.structs.replace(found, used=False, seen=trouble)
 
 
 def _import(found: Found, device: str) -> Found:

@@ -280,7 +280,10 @@ def _import_failure(python: str, captured: Captured) -> FatalError:
             f"TensorFlow in {python} needs processor instructions that this machine lacks",
             "TensorFlow from 1.6 on needs AVX; use 1.5, or a machine that has it",
         )
-    return FatalError(f"TensorFlow in {python} does not import{_says(captured)}", "Its packages don't fit each other or this machine")
+    return FatalError(
+        f"TensorFlow in {python} does not import{_says(captured)}",
+        "Its packages don't fit each other or this machine: install them there anew, or leave --python out",
+    )
 
 
 def _says(captured: Captured) -> str:
