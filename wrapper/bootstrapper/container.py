@@ -11,8 +11,11 @@ CHECKOUT, DATA, PACKAGES = "/tfcnn/checkout", "/tfcnn/data", "/tfcnn/packages"
 SHARED_MEMORY = "1g"
 """NCCL's processes and threads talk through /dev/shm, of which an engine gives 64 MB otherwise:
 https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#shared-memory"""
-_HANDED_ON = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TF_", "XLA_", "NCCL_", "OMP_", "KMP_", "MKL_")
-"""What variables begin with that steer TensorFlow. A container inherits none."""
+_HANDED_ON = (
+    *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "XLA_", "NCCL_", "OMP_", "KMP_", "MKL_"),
+    *(f"TF_{name}_" for name in ("CPP", "CUDNN", "DETERMINISTIC", "DISABLE", "ENABLE", "FORCE", "GPU", "NUM", "USE", "XLA")),
+)
+"""What variables begin with that steer TensorFlow, of which a container inherits none. TF_ alone would be too wide: Terraform uses it for secrets."""
 
 
 class Container(msgspec.Struct, frozen=True, kw_only=True):
