@@ -47,13 +47,15 @@ Command = Callable[..., tuple[int, str]]
 def report(tmp_path: Path) -> Report:
     """Writes a report: the totals of each model at a batch size of 64 (alexnet 512), an empty list for one that failed."""
 
-    def write(name: str, figures: dict[str, Sequence[float]], *, gpu: str = "NVIDIA GeForce RTX 2080 Ti", demo: bool = False) -> Path:
+    def write(
+        name: str, figures: dict[str, Sequence[float]], *, gpu: str = "NVIDIA GeForce RTX 2080 Ti", demo: bool = False, device: str = "gpu"
+    ) -> Path:
         directory = tmp_path / "reports" / name
         (directory / "logs").mkdir(parents=True)
-        write_session(directory, session(gpu, demo=demo))
+        write_session(directory, msgspec.structs.replace(session(gpu, demo=demo), device=device))
         index = 0
         for model, totals in figures.items():
-            case = Case(model=model, batch_size=512 if model == "alexnet" else 64, device="gpu")
+            case = Case(model=model, batch_size=512 if model == "alexnet" else 64, device=device)
             for repeat, total in enumerate(totals or [None], start=1):
                 index += 1
                 append_trial(directory, trial(index, case, repeat, total))
@@ -327,6 +329,14 @@ class TestCompare:
         code, printed = command("compare", tmp_path / "reports", "--against", "lambda_blog_2019_03")
         assert code == 0
         assert "\na: GeForce RTX 2080 Ti, TensorFlow 1.12.0" in printed and "\nb: Tesla T4, TensorFlow 1.12.0" in printed
+
+    @pytest.mark.parametrize("made", ["compare", "report", "merge"])
+    def test_a_cpu_is_not_called_a_gpu(self, made: str, report: Report, command: Command) -> None:
+        mine = report("mine", {"resnet50": [5.0] * 3}, device="cpu")
+        code, printed = command(made, mine, *(() if made == "merge" else ("--against", "CPU")))
+        assert code == 0 and "Xeon" in printed
+        assert made == "merge" or re.search(r"CPU Ryzen 9 4900HS +\S+ +\S+ ± 0\.000", printed)
+        assert "GPU" not in printed
 
     def test_a_tree_of_logs_is_a_report(self, command: Command, tmp_path: Path) -> None:
         logs = tree(tmp_path, "box.logs/syn-parameter_server-fp32-1gpus/resnet50-64", log("147.00"))

@@ -33,7 +33,7 @@ def _add_against(command: argparse.ArgumentParser) -> None:
         type=given_list,
         action="extend",
         default=[],
-        metavar="SOURCE_OR_GPU,...",
+        metavar="SOURCE_OR_DEVICE,...",
         help="a source (see tfcnn references --sources), a GPU, a family or an architecture, such as tf_org_dgx1, 'RTX 2080 Ti', V100 or Turing; or "
         "CPU; may be repeated",
     )
