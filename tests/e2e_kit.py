@@ -54,8 +54,13 @@ def squat(flags):
     fake_upstream.run(flags)
 
 
+def windows(flags):
+    sys.stdout.reconfigure(newline="\\r\\n")
+    fake_upstream.run(flags)
+
+
 os.environ.setdefault("FAKE_TENSORFLOW", "MINOR")
-fake_upstream.BEHAVIOURS.update(run=fake_upstream.run, hostile=hostile, squat=squat)
+fake_upstream.BEHAVIOURS.update(run=fake_upstream.run, hostile=hostile, squat=squat, windows=windows)
 for pair in filter(None, os.environ.get("FAKE_BEHAVIOURS", "").split(",")):
     model, behaviour = pair.split("=")
     fake_upstream.BEHAVIOURS[model] = fake_upstream.BEHAVIOURS[behaviour]
