@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import wrapper
 from wrapper.argument_types import HOME, given_path, given_place, given_text
-from wrapper.comparison_arguments import add_compare, add_references, add_report
+from wrapper.comparison_arguments import add_comparing
 from wrapper.errors import UsageError
 from wrapper.runner.quoting import shown
 
@@ -57,21 +57,7 @@ def parser() -> argparse.ArgumentParser:
     doctor.add_argument("--json", action="store_true", help="print the findings as JSON")
     releases = commands.add_parser("releases", allow_abbrev=False, help="list the TensorFlow releases, and which of them this machine can run")
     releases.add_argument("--json", action="store_true", help="print all that is known of each as JSON")
-    add_report(commands.add_parser("report", allow_abbrev=False, help="make a report again from its records"))
-    add_compare(commands.add_parser("compare", allow_abbrev=False, help="compare reports or logs with published figures or with a report"))
-    add_references(commands.add_parser("references", allow_abbrev=False, help="list published figures with their conditions and sources"))
-    imports = commands.add_parser("import", allow_abbrev=False, help="read other people's logs, and say which figures can be believed")
-    imports.add_argument("paths", type=given_path, nargs="+", metavar="PATH", help="a log, or a directory that is searched for logs")
-    imports.add_argument("--csv", type=given_path, metavar="FILE", help="write a row for each log")
-    verify = commands.add_parser("verify", allow_abbrev=False, help="recompute a report from its logs; exits with 1 when something does not hold")
-    verify.add_argument("directory", type=given_path, metavar="DIR")
-    merge = commands.add_parser("merge", allow_abbrev=False, help="put reports of several machines side by side")
-    merge.add_argument("directories", type=given_path, nargs="+", metavar="DIR")
-    site = commands.add_parser("site", allow_abbrev=False, help="make a static site of reports")
-    site.add_argument("out", type=given_path, metavar="OUT", help="the directory to make it in")
-    site.add_argument(
-        "directories", type=given_path, nargs="+", metavar="DIR", help="a report, a directory of reports, or one of other people's logs"
-    )
+    add_comparing(commands)
     return top
 
 

@@ -7,7 +7,26 @@ import argparse
 from wrapper.argument_types import HOME, given_list, given_path, given_ratio, given_text
 
 
-def add_report(command: argparse.ArgumentParser) -> None:
+def add_comparing(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add those commands."""
+    _add_report(commands.add_parser("report", allow_abbrev=False, help="make a report again from its records"))
+    _add_compare(commands.add_parser("compare", allow_abbrev=False, help="compare reports or logs with published figures or with a report"))
+    _add_references(commands.add_parser("references", allow_abbrev=False, help="list published figures with their conditions and sources"))
+    imports = commands.add_parser("import", allow_abbrev=False, help="read other people's logs, and say which figures can be believed")
+    imports.add_argument("paths", type=given_path, nargs="+", metavar="PATH", help="a log, or a directory that is searched for logs")
+    imports.add_argument("--csv", type=given_path, metavar="FILE", help="write a row for each log")
+    verify = commands.add_parser("verify", allow_abbrev=False, help="recompute a report from its logs; exits with 1 when something does not hold")
+    verify.add_argument("directory", type=given_path, metavar="DIR")
+    merge = commands.add_parser("merge", allow_abbrev=False, help="put reports of several machines side by side")
+    merge.add_argument("directories", type=given_path, nargs="+", metavar="DIR")
+    site = commands.add_parser("site", allow_abbrev=False, help="make a static site of reports")
+    site.add_argument("out", type=given_path, metavar="OUT", help="the directory to make it in")
+    site.add_argument(
+        "directories", type=given_path, nargs="+", metavar="DIR", help="a report, a directory of reports, or one of other people's logs"
+    )
+
+
+def _add_report(command: argparse.ArgumentParser) -> None:
     command.add_argument("directory", type=given_path, metavar="DIR")
     command.add_argument("--block", action="store_true", help="print only a block of Markdown to paste into an issue or a forum")
     command.add_argument("--price", type=float, metavar="AMOUNT", help="what the hardware cost, for images per unit of price")
@@ -19,7 +38,7 @@ def add_report(command: argparse.ArgumentParser) -> None:
     )
 
 
-def add_compare(command: argparse.ArgumentParser) -> None:
+def _add_compare(command: argparse.ArgumentParser) -> None:
     command.add_argument("compared", type=given_path, nargs="+", metavar="REPORT", help="a report's directory, or a log or a directory of logs")
     _add_against(command)
     command.add_argument("--fail-below", type=given_ratio, metavar="RATIO", help="such as 0.95: exit with 5 when a case is slower than this")
@@ -42,7 +61,7 @@ def _add_against(command: argparse.ArgumentParser) -> None:
     command.add_argument("--reports", type=given_path, default=HOME / "reports", metavar="DIR", help="where a --baseline is found by its name")
 
 
-def add_references(command: argparse.ArgumentParser) -> None:
+def _add_references(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--gpu", type=given_text, metavar="NAME", help="a GPU, a family or an architecture, such as 'RTX 2080 Ti', V100 or Turing; or CPU"
     )
