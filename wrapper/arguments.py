@@ -30,15 +30,7 @@ def parser() -> argparse.ArgumentParser:
     _add_wish(run)
     _add_sweep(run)
     _add_conduct(run)
-    run.add_argument("--resume", type=given_path, metavar="DIR", help="go on with the sweep whose report is in DIR")
-    run.add_argument("--retry", type=int, action="append", metavar="INDEX", help="with --resume: run this trial again; may be repeated")
-    run.add_argument(
-        "--as-published",
-        type=given_text,
-        metavar="SOURCE",
-        help="repeat the conditions of a published source: tf_org_dgx1, tf_org_gce or tf_org_ec2 (GPUs of tensorflow.org's page of 2017)",
-    )
-    run.add_argument("--dry-run", action="store_true", help="print the plan with every command line, and start nothing")
+    _add_beginning(run)
     noise = commands.add_parser("noise", allow_abbrev=False, help="run one case against itself, and say how small a difference can be told apart")
     _add_wish(noise)
     _add_sweep(noise)
@@ -59,6 +51,18 @@ def parser() -> argparse.ArgumentParser:
     releases.add_argument("--json", action="store_true", help="print all that is known of each as JSON")
     add_comparing(commands)
     return top
+
+
+def _add_beginning(run: argparse.ArgumentParser) -> None:
+    run.add_argument("--resume", type=given_path, metavar="DIR", help="go on with the sweep whose report is in DIR")
+    run.add_argument("--retry", type=int, action="append", metavar="INDEX", help="with --resume: run this trial again; may be repeated")
+    run.add_argument(
+        "--as-published",
+        type=given_text,
+        metavar="SOURCE",
+        help="repeat the conditions of a published source: tf_org_dgx1, tf_org_gce or tf_org_ec2 (GPUs of tensorflow.org's page of 2017)",
+    )
+    run.add_argument("--dry-run", action="store_true", help="print the plan with every command line, and start nothing")
 
 
 def _add_wish(command: argparse.ArgumentParser, *, demo: bool = True) -> None:
