@@ -138,7 +138,8 @@ class Console:
         verified = "" if release.verified else " (not verified: this patch was never run by us)"
         self.say(f"release:     TensorFlow {release.tensorflow}{verified}: {setup.reason}")
         self.say(f"upstream:    {release.upstream_commit} ({release.upstream_ref}) in {setup.checkout.path}")
-        self.say(f"environment: {environment.kind}, Python {environment.python_version}, {environment.python}")
+        image = f" in {environment.container.image} by {environment.container.engine}" if environment.container else ""
+        self.say(f"environment: {environment.kind}, Python {environment.python_version}, {environment.python}{image}")
         seen = ", ".join(device.description or device.name for device in environment.devices if device.kind == "GPU")
         self.say(f"device:      {setup.device}{f' ({seen})' if seen else ''}")
 

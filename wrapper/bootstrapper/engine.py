@@ -102,7 +102,7 @@ def container_pid(container: Container, name: str) -> int | None:
 def tail(captured: Captured) -> str:
     """The end of what an engine complained of, in one line."""
     lines = [line.strip() for line in captured.stderr.splitlines() if line.strip()]
-    return " | ".join(lines[-3:])[-600:] or f"exit code {captured.exit_code}"
+    return " | ".join(lines[-3:])[-600:].rstrip(".") or f"exit code {captured.exit_code}"
 
 
 def _user(engine: str, program: str) -> str:
@@ -141,10 +141,10 @@ def _pull(program: str, image: str, say: Say) -> _Image:
 
 
 def _digest(image: str, digests: Sequence[str]) -> str:
-    """Of the digests of an image, which may have come from several registries, that of the one that was named."""
+    """Of the digests of an image, which may have come from several registries, that of the one that was named. podman also has some of its own."""
     name = image.partition("@")[0]
     repository = name.rpartition(":")[0] if ":" in name.rpartition("/")[2] else name
-    return next((each for each in digests if each.partition("@")[0].endswith(repository)), "")
+    return next((each for each in digests if each.partition("@")[0].endswith(repository) and not each.startswith("localhost/")), "")
 
 
 def _run(container: Container, command: Sequence[str], variables: dict[str, str]) -> Captured:

@@ -52,6 +52,15 @@ def host_rows(host: Mapping[str, Any]) -> Rows:
     return rows
 
 
+def _image(environment: Mapping[str, Any]) -> str:
+    """The image of an environment in a container, as others can fetch it."""
+    container = environment.get("container") or {}
+    if not container:
+        return ""
+    what = container.get("digest") or f"{known(container, 'image_id')}, which was made there"
+    return f"{known(container, 'engine')}, image {known(container, 'image')}, {what}"
+
+
 def software_rows(session: Session) -> Rows:
     """TensorFlow, its environment, upstream, and this program."""
     release, environment = session.release, session.environment
@@ -66,7 +75,7 @@ def software_rows(session: Session) -> Rows:
         ("Upstream branch or date", known(release, "upstream_ref")),
         ("Upstream fetched from", known(session.upstream, "address")),
         ("Python", known(environment, "python_version")),
-        ("Environment", kinds.get(str(environment.get("kind")), UNKNOWN)),
+        ("Environment", _image(environment) or kinds.get(str(environment.get("kind")), UNKNOWN)),
         ("CUDA, cuDNN of the release", f"{known(release, 'cuda')}, {known(release, 'cudnn')}" if session.device == "gpu" else "not used"),
         ("Packages", ", ".join(f"{name} {packages[name]}" for name in _PACKAGES if name in packages) or UNKNOWN),
         ("Measured with", ", ".join(f"{name} {version}" for name, version in session.versions.items()) or UNKNOWN),

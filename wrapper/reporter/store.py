@@ -227,6 +227,7 @@ class _Environment(msgspec.Struct):
     """The parts of an environment that are not a single fact."""
 
     packages: dict[str, str] | None = None
+    container: dict[str, Any] | None = None
 
 
 def _name_parts(session: Session) -> list[str]:
@@ -269,6 +270,7 @@ def _conditions(session: Session) -> dict[str, str]:
         "release": str(session.release.get("tensorflow", "")),
         "upstream commit": session.upstream.get("commit", ""),
         "Python": str(session.environment.get("python_version", "")),
+        "image": str((session.environment.get("container") or {}).get("image_id", "")),
         "device": session.device,
         "CPU": str(session.host.get("cpu") or ""),
         "GPU": ", ".join(str(gpu.get("name")) for gpu in gpus),
