@@ -118,6 +118,8 @@ def test_made_again_verified_and_compared_as_it_stands(product: Product, swept: 
 
     assert product.run("verify", str(directory)).returncode == 0
     assert product.run("compare", str(directory), "--baseline", str(directory / OLD)).returncode == 0
+    merged = product.run("merge", str(directory))
+    assert merged.returncode == 0 and OLD in merged.stdout and NEW in merged.stdout, merged.stderr
     log = next((directory / NEW / "logs").glob("*.stdout"))
     log.write_bytes(log.read_bytes().replace(b"total images/sec: ", b"total images/sec: 9"))
     changed = product.run("verify", str(directory))

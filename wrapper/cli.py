@@ -141,7 +141,7 @@ def _report(options: argparse.Namespace, console: Console, given: list[str]) -> 
 
     directory = options.directory.resolve()
     if is_axis(directory):
-        if options.block or options.price or options.kwh or options.per_hour or options.against or options.baseline:
+        if options.block or options.price or options.kwh or options.per_hour or options.against or options.baseline or options.strict:
             raise UsageError(f"{directory} holds the reports of several releases", "Name the directory of one of them, or give no more options")
         return pipeline.report_again(directory, console)
     if options.block:
@@ -230,9 +230,10 @@ def _verify(options: argparse.Namespace, console: Console, given: list[str]) -> 
 
 def _merge(options: argparse.Namespace, console: Console, given: list[str]) -> int:
     from wrapper import views
+    from wrapper.comparing import reports_in
     from wrapper.reporter.merging import merge
 
-    console.show(views.merge_parts(merge(options.directories)))
+    console.show(views.merge_parts(merge(reports_in(options.directories))))
     return EXIT_OK
 
 

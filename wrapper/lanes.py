@@ -57,13 +57,13 @@ def each(asked: Sequence[Asked], step: Callable[[Asked], T], watch: Watch) -> tu
     Raises:
         FatalError: there are no others.
     """
+    if len(asked) == 1:
+        return (step(asked[0]),), {}
     made: list[T] = []
     refused: dict[str, FatalError] = {}
     for one in asked:
-        if len(asked) == 1:
-            return (step(one),), {}
+        watch.say(f"TensorFlow {one.wish.tensorflow}:")
         try:
-            watch.say(f"TensorFlow {one.wish.tensorflow}:")
             made.append(step(one))
         except Interrupted:
             raise
@@ -72,7 +72,8 @@ def each(asked: Sequence[Asked], step: Callable[[Asked], T], watch: Watch) -> tu
             refused[str(one.wish.tensorflow)] = error
     if not made:
         reasons = "; ".join(f"TensorFlow {release}: {error.what}" for release, error in refused.items())
-        raise FatalError(f"not one of the releases can be measured: {reasons}", ". ".join(dict.fromkeys(one.remedy for one in refused.values())))
+        remedies = dict.fromkeys(error.remedy for error in refused.values() if error.remedy)
+        raise FatalError(f"not one of the releases can be measured: {reasons}", ". ".join(remedies))
     return tuple(made), refused
 
 
