@@ -91,7 +91,7 @@ class Browser:
 
     def press(self, key: str, code: int) -> None:
         """A key, by its name and its Windows key code."""
-        text = {"Enter": "\r", " ": " "}.get(key, "")
+        text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, text=text)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
 

@@ -13,8 +13,9 @@ from browser import Browser, find_browser
 from markup import Markup
 
 from wrapper.errors import FatalError
+from wrapper.parser.remedies import WARNINGS
 from wrapper.reporter.analysis import Summary
-from wrapper.reporter.importer import ImportedReport
+from wrapper.reporter.importer import ImportedReport, as_reports, import_logs
 from wrapper.reporter.matching import Conditions
 from wrapper.reporter.paths import without_directories
 from wrapper.reporter.site import write_site
@@ -87,6 +88,7 @@ def test_the_table_tells_warnings_and_no_directory(tmp_path: Path, make_session:
     site = write_site([_report(tmp_path / "mine", make_session(planned_trials=5), trials)], tmp_path / "site")
     text = site.index.read_text(encoding="utf-8")
     assert "unstable, incomplete</td>" in text and "<td>real</td>" in text
+    assert all(f"<dt>{kind}</dt><dd>{WARNINGS[kind]}.</dd>" in text for kind in ("unstable", "incomplete"))
     assert "somebody" not in text
 
 
@@ -106,6 +108,22 @@ def test_logs_of_others_have_a_page_for_each_machine(tmp_path: Path) -> None:
         markup = Markup(page.read_text(encoding="utf-8"))
         assert (markup.faults, markup.tags["img"], "1 nccl" in page.read_text(encoding="utf-8")) == ([], 0, page != site.index)
     assert Markup(site.index.read_text(encoding="utf-8")).links == [f"{page.name}#conditions" for page in site.pages for _ in summaries]
+
+
+def test_a_figure_of_others_names_its_logs_and_what_they_do_not_state(tmp_path: Path, project: Path) -> None:
+    for precision in ("fp32", "fp16"):
+        log = tmp_path / "tree" / "box-Tesla_V100.logs" / f"syn-replicated-{precision}-1gpus" / "resnet50-64" / "throughput" / "1"
+        log.parent.mkdir(parents=True)
+        name = "h200-tf2.21-resnet50-b64-fp32-1" if precision == "fp32" else "h200-tf2.21-resnet50-b64-fp16"
+        log.write_bytes((project / "tests" / "data" / "logs" / f"{name}.stdout").read_bytes())
+    logs = as_reports(import_logs([tmp_path / "tree"]).rows, "tree")
+    (page,) = write_site([], tmp_path / "site", logs).pages
+    text = page.read_text(encoding="utf-8")
+    assert len(logs[0].summaries) == 2
+    for summary in logs[0].summaries:
+        unstated = ", ".join(sorted(logs[0].conditions.unstated[summary.case])).replace("_", " ")
+        assert unstated and f"<td>{unstated}</td><td>syn-replicated-{summary.case.precision}-1gpus/resnet50-64/throughput/1</td>" in text
+    assert str(tmp_path) not in text
 
 
 def test_no_report_gives_an_empty_site(tmp_path: Path) -> None:
@@ -142,15 +160,22 @@ def test_sorting_by_keyboard(browser: Browser, reports: list[Path], tmp_path: Pa
     assert browser.console == []
 
 
-def test_filtering(browser: Browser, reports: list[Path], tmp_path: Path) -> None:
+def test_filtering_by_keyboard(browser: Browser, reports: list[Path], tmp_path: Path) -> None:
     browser.open(write_site(reports, tmp_path / "site").index)
-    choose = "(([select, value]) => { select.value = value; select.dispatchEvent(new Event('change')) })"
-    browser.run(f"{choose}([document.querySelectorAll('select')[1], 'fp16'])")
     shown = "[...document.querySelector('tbody').rows].filter(row => row.checkVisibility()).map(row => row.cells[3].textContent)"
-    assert browser.run(shown) == ["200.5"]
+
+    def choose(select: int, letter: str, value: str) -> None:
+        browser.run(f"document.querySelectorAll('select')[{select}].focus()")
+        browser.press(letter, ord(letter.upper()))
+        assert browser.run(f"document.querySelectorAll('select')[{select}].value") == value
+
+    choose(0, "v", "vgg16")
+    assert browser.run(shown) == ["90.00"]
     assert browser.run("document.querySelector('output').value") == "1 shown"
-    browser.run(f"{choose}([document.querySelectorAll('select')[0], 'vgg16'])")
+    choose(1, "f", "fp16")
     assert browser.run(shown) == []
+    choose(0, "a", "")
+    assert browser.run(shown) == ["200.5"]
 
 
 def test_names_stay_text_and_only_its_own_script_runs(browser: Browser, reports: list[Path], tmp_path: Path) -> None:

@@ -47,6 +47,8 @@ class ImportedReport(msgspec.Struct, frozen=True, kw_only=True):
 
     conditions: Conditions
     summaries: tuple[Summary, ...]
+    logs: dict[Case, tuple[str, ...]] = {}
+    """Those of each case, from the directory that holds all of the report's."""
 
 
 def import_logs(paths: Iterable[Path]) -> Imported:
@@ -157,8 +159,23 @@ def _report(rows: Sequence[Row], conditions: Conditions) -> ImportedReport:
         unstated[row.case] = unstated.get(row.case, frozenset()) | row.unstated
     measured = " to ".join(dict.fromkeys((days[0], days[-1]))) if days else None
     return ImportedReport(
-        conditions=msgspec.structs.replace(conditions, measured=measured, unstated=unstated), summaries=summarise(map(_trial, rows))
+        conditions=msgspec.structs.replace(conditions, measured=measured, unstated=unstated),
+        summaries=summarise(map(_trial, rows)),
+        logs=_logs(rows),
     )
+
+
+def _logs(rows: Sequence[Row]) -> dict[Case, tuple[str, ...]]:
+    paths = [Path(row.path) for row in rows]
+    try:
+        top = os.path.commonpath([path.parent for path in paths])
+        names = [path.relative_to(top).as_posix() for path in paths]
+    except ValueError:  # they lie on several drives
+        names = [path.name for path in paths]
+    logs: dict[Case, tuple[str, ...]] = {}
+    for row, name in zip(rows, names, strict=True):
+        logs[row.case] = (*logs.get(row.case, ()), name)
+    return logs
 
 
 def _known(rows: Iterable[Row]) -> dict[str, GpuModel]:

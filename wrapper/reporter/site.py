@@ -21,6 +21,7 @@ from wrapper.reporter.importer import ImportedReport
 from wrapper.reporter.numerics import load_known_losses
 from wrapper.reporter.series import read_series
 from wrapper.reporter.store import read_records, read_session
+from wrapper.reporter.tables import meanings
 
 INDEX = "index.html"
 _CONDITIONS = ("Mode", "Devices", "Precision", "XLA", "Data")
@@ -96,7 +97,8 @@ def _own_page(source: Path, name: str) -> tuple[str, list[_Figure]] | str:
 def _imported_page(logs: ImportedReport, name: str) -> tuple[str, list[_Figure]]:
     conditions = logs.conditions
     facts = {"machine": conditions.gpu, "tensorflow": conditions.tensorflow or UNKNOWN, "date": conditions.measured or "not stated"}
-    text = render("imported.html.j2", title=f"{conditions.gpu}, from logs of others", logs=logs)
+    words = meanings(kind for summary in logs.summaries for kind in summary.warnings)
+    text = render("imported.html.j2", title=f"{conditions.gpu}, from logs of others", logs=logs, meanings=words)
     return text, [_Figure(page=name, summary=summary, caveats=tuple(summary.warnings), **facts) for summary in logs.summaries]
 
 
@@ -113,6 +115,7 @@ def _index(pages: Mapping[str, Sequence[_Figure]], left_out: Sequence[tuple[str,
         conditions=_CONDITIONS,
         filters=filters,
         reports=sum(map(bool, pages.values())),
+        meanings=meanings(kind for figure in figures for kind in figure.caveats),
         left_out=left_out,
     )
 
