@@ -11,6 +11,7 @@ import msgspec
 from packaging.version import Version
 
 from wrapper.bootstrapper.compatibility import unfit
+from wrapper.bootstrapper.conda import make_conda_environment, packages_for, planned_conda_environment, use_conda_environment
 from wrapper.bootstrapper.contained import image_of, use_container
 from wrapper.bootstrapper.engine import ENGINES
 from wrapper.bootstrapper.environment import Environment, find_pythons, fit_to_release, make_environment, planned_environment, use_environment
@@ -86,7 +87,7 @@ def choose(wish: Wish, say: Say) -> Choice:
 
     Raises:
         UsageError: an unknown release.
-        FatalError: no Python for it, an interpreter without TensorFlow, or one with another release than the one asked for.
+        FatalError: no Python for it, an environment without TensorFlow, or one with another release than the one asked for.
     """
     if wish.demo:
         _, commit = demo_repository(wish.vendor)
@@ -97,25 +98,39 @@ def choose(wish: Wish, say: Say) -> Choice:
         if not wish.unproven_device:
             raise FatalError("a GPU was asked for, and no NVIDIA GPU was found on this machine", _NO_GPU)
         package = "cpu"
-    if wish.source.kind == "python":
-        say(f"looking at the TensorFlow of {wish.source.name}")
-        environment = use_environment(wish.source.name, device=device)
-        release = release_in(wish.source.name, environment.tensorflow, wish.tensorflow)
-        environment = fit_to_release(environment, release)
-        return Choice(release=release, device=device, reason=f"it is what {environment.python} has; {why_device}", environment=environment)
-    if wish.source.kind in ENGINES and wish.source.name:
+    if wish.source.name:
+        environment, release = _look_at_named(wish, device, package, say)
+        why = f"it is what {wish.source.name if environment.container else environment.python} has"
+    else:
+        environment = None
+        release, why = _decide_release(wish, package)
+    return Choice(release=release, device=device, package=package, reason=f"{why}; {why_device}", environment=environment)
+
+
+def _look_at_named(wish: Wish, device: str, package: str, say: Say) -> tuple[Environment, Release]:
+    name = wish.source.name
+    if wish.source.kind in ENGINES:
         environment, release = use_container(wish.source, None, device=device, package=package, vendor=wish.vendor, say=say)
-        release_in(wish.source.name, environment.tensorflow, wish.tensorflow)
-        reason = f"it is what {wish.source.name} has; {why_device}"
-        return Choice(release=release, device=device, package=package, reason=reason, environment=environment)
-    if wish.tensorflow:
-        return Choice(release=resolve_release(wish.tensorflow, load_releases()), device=device, package=package, reason=f"asked for; {why_device}")
-    gpus, cuda_served, _ = nvidia_gpus() if package == "gpu" else ((), None, None)
+        release_in(name, environment.tensorflow, wish.tensorflow)
+        return environment, release
+    say(f"looking at the TensorFlow of {name}")
+    environment = (use_conda_environment if wish.source.kind == "conda" else use_environment)(name, device=device)
+    release = release_in(name, environment.tensorflow, wish.tensorflow)
+    return fit_to_release(environment, release), release
+
+
+def _decide_release(wish: Wish, package: str) -> tuple[Release, str]:
+    """The release that was asked for, or the newest that this machine and the source can serve; and the reason in words."""
+    asked = resolve_release(wish.tensorflow, load_releases()) if wish.tensorflow else None
+    if asked and wish.source.kind != "conda":
+        return asked, "asked for"
+    gpus, cuda_served, _ = nvidia_gpus() if package == "gpu" and not asked else ((), None, None)
+    if wish.source.kind == "conda":
+        built = [resolve_release(each.tensorflow, load_releases()) for each in packages_for(wish.tensorflow, package)]
+        return newest_served(built, gpus, cuda_served), "asked for" if asked else "the newest that conda is known to have for this machine"
     if wish.source.kind in ENGINES:  # an image brings its Python
-        release = newest_served(load_releases(), gpus, cuda_served)
-        return Choice(release=release, device=device, package=package, reason=f"the newest for this machine; {why_device}")
-    release, why_release = newest_fitting(find_pythons(), gpus, cuda_served)
-    return Choice(release=release, device=device, package=package, reason=f"{why_release}; {why_device}")
+        return newest_served(load_releases(), gpus, cuda_served), "the newest for this machine"
+    return newest_fitting(find_pythons(), gpus, cuda_served)
 
 
 def release_in(python: str, installed: str, asked: str | None) -> Release:
@@ -157,10 +172,14 @@ def prepare(choice: Choice, wish: Wish, say: Say) -> Setup:
     address = demo_repository(wish.vendor)[0] if wish.demo else wish.upstream
     checkout = fetch_checkout(choice.release.upstream_commit, address=address, vendor=wish.vendor, say=say)
     release = choice.release
-    if choice.environment is None and wish.source.kind in ENGINES:
+    if choice.environment:
+        environment = choice.environment
+    elif wish.source.kind in ENGINES:
         environment, release = use_container(wish.source, release, device=choice.device, package=choice.package, vendor=wish.vendor, say=say)
+    elif wish.source.kind == "conda":
+        environment = make_conda_environment(release, choice.package, vendor=wish.vendor, say=say)
     else:
-        environment = choice.environment or make_environment(release, choice.package, vendor=wish.vendor, say=say)
+        environment = make_environment(release, choice.package, vendor=wish.vendor, say=say)
     if choice.device == "gpu" and environment.kind in ("locked", "conda"):
         say("asking TensorFlow which devices it sees")
         environment = look_again(environment)
@@ -182,7 +201,9 @@ def foresee(choice: Choice, wish: Wish) -> Setup:
             python_version="of the image",
             tensorflow=choice.release.tensorflow,
         )
-    if environment is None:
+    elif environment is None and wish.source.kind == "conda":
+        environment = planned_conda_environment(choice.release, choice.package, wish.vendor)
+    elif environment is None:
         pythons = find_pythons()
         path, exists = planned_environment(choice.release, choice.package, pythons, wish.vendor)
         interpreter = Path(path) / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
