@@ -17,13 +17,13 @@ import pytest
 from wrapper.bootstrapper import examination
 from wrapper.bootstrapper.compatibility import is_compiled_at_start, serves_cuda, unfit
 from wrapper.bootstrapper.doctor import GB, WORST_FIRST, Facts, Finding, Trouble, diagnose
-from wrapper.bootstrapper.environment import MARKER, Environment
+from wrapper.bootstrapper.environment import MARKER, Environment, find_pythons
 from wrapper.bootstrapper.examination import check_machine, examine, installed_tensorflow
 from wrapper.bootstrapper.host import Gpu
 from wrapper.bootstrapper.pythons import Interpreter, newest_servable
 from wrapper.bootstrapper.release import Release, load_releases, resolve_release
 from wrapper.bootstrapper.setup import Choice, Wish, newest_fitting
-from wrapper.bootstrapper.source import Source
+from wrapper.bootstrapper.source import Source, parse_source
 from wrapper.errors import FatalError
 
 MISMATCH = pynvml.NVMLError_LibRmVersionMismatch
@@ -408,3 +408,36 @@ def test_the_newest_release_that_fits_the_gpu_is_chosen() -> None:
     assert "GPU" not in newest_servable(releases, pythons)[1]
     with pytest.raises(FatalError, match="fits its GPU and driver"):
         newest_servable(releases, pythons, fits=lambda release: False)
+
+
+def test_without_uv_no_python_is_said_to_be_missing(sound: Wish, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uv", None)
+    for wish in (sound, with_(sound, tensorflow=None)):
+        faults = [one for one in examine(wish, nvml=NO_DRIVER) if one.status != "ok"]
+        assert [one.subject for one in faults] == ["uv"] and "-m pip install uv" in faults[0].remedy
+    with pytest.raises(FatalError, match="uv, which makes the environments"):
+        find_pythons()
+
+
+@pytest.mark.parametrize(("source", "engine"), [("docker", "docker"), ("podman:image", "podman")])
+def test_a_container_engine_that_is_not_here(sound: Wish, source: str, engine: str) -> None:
+    wish = with_(sound, source=parse_source(source), tensorflow=None)
+    (fault,) = [one for one in examine(wish, nvml=NO_DRIVER) if one.status == "fail"]
+    assert fault.subject == "environment" and f"{engine} was asked for" in fault.text and f"Install {engine}" in fault.remedy
+    program = program_called(engine, sound)
+    assert f"{source}, by {program}" in told(examine(wish, nvml=NO_DRIVER), "ok")
+
+
+def test_conda_is_found_where_it_says_it_is(sound: Wish, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = program_called("own conda", sound)
+    monkeypatch.setenv("CONDA_EXE", str(program))
+    monkeypatch.delenv("MAMBA_EXE", raising=False)
+    assert f"conda, by {program}" in told(examine(with_(sound, source=parse_source("conda")), nvml=NO_DRIVER), "ok")
+
+
+def program_called(name: str, sound: Wish) -> Path:
+    """A program on the PATH that is never to be started."""
+    program = sound.vendor.parent / "programs" / name
+    program.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    program.chmod(0o755)
+    return program

@@ -136,12 +136,20 @@ def run_uv(arguments: Sequence[str], *, cwd: Path = LOCKS, variables: Mapping[st
 
     Python is never downloaded: what is found is used, and what is missing is said. The wrapper's own environment is left out of it, and so is the
     user's current directory, whose pyproject.toml may hold settings for uv.
-    """
-    from uv import find_uv_bin
 
+    Raises:
+        FatalError: the wrapper was installed without uv, or it does not start.
+    """
+    try:
+        from uv import find_uv_bin
+
+        program = find_uv_bin()
+    except (ImportError, FileNotFoundError) as error:
+        what = f"uv, which makes the environments, can't be started: {error}"
+        raise FatalError(what, f'Install it beside the wrapper: "{sys.executable}" -m pip install uv') from error
     settings = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "NO_COLOR": "1", **(variables or {})}
     environment = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME")}
-    return run_captured([find_uv_bin(), *arguments], cwd=cwd, environment={**environment, **settings}, time_limit_s=INSTALL_LIMIT_S)
+    return run_captured([program, *arguments], cwd=cwd, environment={**environment, **settings}, time_limit_s=INSTALL_LIMIT_S)
 
 
 def _lock(release: Release, device: str) -> str:

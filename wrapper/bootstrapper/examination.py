@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from wrapper.bootstrapper.conda import find_tools
 from wrapper.bootstrapper.doctor import Facts, Finding, Found, Trouble, diagnose
+from wrapper.bootstrapper.engine import ENGINES
 from wrapper.bootstrapper.environment import Interpreter, find_made, find_pythons, planned_environment, run_uv
 from wrapper.bootstrapper.host import nvidia_gpus
 from wrapper.bootstrapper.inspection import locate, look_again, use_environment
@@ -52,16 +54,16 @@ def examine(wish: Wish, *, deep: bool = False, other_sweep: str | None = None, n
     Raises:
         UsageError: an unknown release, or an address that is not accepted.
     """
-    uv = _uv()
-    pythons = _attempt(find_pythons) if isinstance(uv, str) else ()
-    known = pythons if isinstance(pythons, tuple) else ()
+    uv = _attempt(lambda: run_uv(["--version"]).stdout.strip())
+    pythons = _attempt(find_pythons) if isinstance(uv, str) else None
+    known = pythons if isinstance(pythons, tuple) else None
     facts = _machine(wish, nvml)
-    found = tuple(_find_tensorflows(wish, known))
+    found = tuple(_find_tensorflows(wish, known or ()))
     release = _attempt(lambda: _release(wish, known, facts, found))
     environment, made = _environment(wish, release, facts.package, lambda: known)
     found = tuple(_look_over(msgspec.structs.replace(one, used=one.used or one.place == made), deep=deep) for one in found)
     damaged = any(one.place == made and one.seen for one in found)
-    if damaged and isinstance(release, Release):  # then it is made again
+    if damaged and isinstance(release, Release) and known is not None:  # then it is made again
         chosen = _attempt(lambda: choose_python(release, known))
         environment = chosen if isinstance(chosen, Trouble) else environment
     if deep:
@@ -69,7 +71,7 @@ def examine(wish: Wish, *, deep: bool = False, other_sweep: str | None = None, n
     facts = msgspec.structs.replace(
         facts,
         uv=uv,
-        pythons=pythons if isinstance(uv, str) else None,
+        pythons=pythons,
         upstream=_upstream(wish, release) if isinstance(release, Release) and isinstance(facts.git, str) else None,
         release=release,
         environment=environment,
@@ -164,14 +166,8 @@ def _with_surroundings(facts: Facts, wish: Wish, other_sweep: str | None) -> Fac
     return msgspec.structs.replace(facts, others=tuple(troubles))
 
 
-def _uv() -> str | Trouble:
-    try:
-        return run_uv(["--version"]).stdout.strip()
-    except (FatalError, ImportError, OSError) as error:
-        return Trouble(f"uv, which makes the environments, can't be started: {error}", "Install it beside the wrapper: python -m pip install uv")
-
-
-def _release(wish: Wish, pythons: tuple[Interpreter, ...], facts: Facts, found: tuple[Found, ...]) -> Release:
+def _release(wish: Wish, pythons: tuple[Interpreter, ...] | None, facts: Facts, found: tuple[Found, ...]) -> Release | None:
+    """The release that a sweep would run; None where it can't be told without starting what a user named, or without uv."""
     if wish.source.kind == "python":
         python = locate(wish.source.name)
         installed = next((one.tensorflow for one in found if one.place == str(python)), "")
@@ -180,6 +176,8 @@ def _release(wish: Wish, pythons: tuple[Interpreter, ...], facts: Facts, found: 
         return release_in(wish.source.name, installed, wish.tensorflow)
     if wish.tensorflow:
         return resolve_release(wish.tensorflow, load_releases())
+    if wish.source.kind != "locked" or pythons is None:
+        return None
     gpus = [state.gpu for state in facts.gpus] if facts.package == "gpu" else []
     return newest_fitting(pythons, gpus, facts.cuda_served)[0]
 
@@ -189,21 +187,30 @@ def _upstream(wish: Wish, release: Release) -> str | Trouble:
 
 
 def _environment(
-    wish: Wish, release: Release | Trouble, package: str, pythons: Callable[[], tuple[Interpreter, ...]]
+    wish: Wish, release: Release | Trouble | None, package: str, pythons: Callable[[], tuple[Interpreter, ...] | None]
 ) -> tuple[str | Trouble | None, str | None]:
     """Where the sweep's environment is or will be, in words, and its interpreter where it is there.
 
     Args:
         pythons: looks for those of this machine; called only where the environment has still to be made.
     """
-    if wish.source.kind == "python":
+    kind = wish.source.kind
+    if kind == "python":
         return f"{wish.source.name}, as asked for", wish.source.name
-    if isinstance(release, Trouble):
-        return None, None
-    made = find_made(release, package, wish.vendor)
+    if kind == "conda":
+        tools = _attempt(lambda: find_tools(os.environ, Path.home()))
+        return tools if isinstance(tools, Trouble) else f"{wish.source.text}, by {tools[0]}", wish.source.name or None
+    if kind in ENGINES:
+        engine = shutil.which(kind)
+        missing = Trouble(f"{kind} was asked for, and is not on the PATH", f"Install {kind}, or leave --environment out")
+        return f"{wish.source.text}, by {engine}" if engine else missing, engine
+    made = find_made(release, package, wish.vendor) if isinstance(release, Release) else None
     if made:
         return made.path, made.python
-    planned = _attempt(lambda: planned_environment(release, package, pythons(), wish.vendor))
+    known = pythons() if isinstance(release, Release) else None
+    if not isinstance(release, Release) or known is None:
+        return None, None
+    planned = _attempt(lambda: planned_environment(release, package, known, wish.vendor))
     return planned if isinstance(planned, Trouble) else f"{planned[0]} is still to be made", None
 
 
