@@ -1,4 +1,4 @@
-"""Sweeps whose trials run in containers: with a stand-in for docker everywhere, and with the real podman where that can run a container."""
+"""Sweeps whose trials run in containers: with a stand-in for docker everywhere, and with the real docker and podman where they can run one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import tarfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,7 +28,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="containers run 
 
 BEHAVIOURS = {"FAKE_BEHAVIOURS": "vgg16=hang,vgg11=crash"}
 FAKE_ENGINE = Path(__file__).parent / "data" / "fake_engine.py"
-IMAGE = "tfcnn-test-image"
 
 
 class Engine:
@@ -54,7 +54,7 @@ def fill(site: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def docker(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     folder = tmp_path_factory.mktemp("docker")
     program = folder / "bin" / "docker"
     program.parent.mkdir()
@@ -67,22 +67,41 @@ def docker(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 
 
 @pytest.fixture(scope="module")
-def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    if shutil.which("podman") is None:
-        pytest.skip("no podman on this machine")
-    root = tmp_path_factory.mktemp("podman") / "root.tar"
-    make_root(root)
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("image") / "root.tar"
+    make_root(path)
+    return path
+
+
+def real(kind: str, root: Path) -> Iterator[Engine]:
+    """A real engine with an image that is made of `root`; skips where there is none that can run it."""
+
+    def ask(*arguments: str) -> str:
+        done = subprocess.run([kind, *arguments], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            pytest.skip(f"{kind} can't run a container on this machine: {done.stderr.strip()[-300:]}")
+        return done.stdout
+
+    image = f"tfcnn-test-{uuid.uuid4().hex}"
+    if shutil.which(kind) is None:
+        pytest.skip(f"no {kind} on this machine")
     changes = [f"--change=ENV {name}={value}" for name, value in {"PATH": "/python/bin", "LD_LIBRARY_PATH": "/python/lib", **BEHAVIOURS}.items()]
-    subprocess.run(["podman", "import", *changes, str(root), IMAGE], capture_output=True, check=True)
+    ask("import", *changes, str(root), image)
     try:
-        tried = subprocess.run(
-            ["podman", "run", "--rm", "--network=none", IMAGE, "python3", "--version"], capture_output=True, text=True, check=False
-        )
-        if tried.returncode != 0:
-            pytest.skip(f"podman can't run a container on this machine: {tried.stderr.strip()[-300:]}")
-        yield Engine("podman", IMAGE, {})
+        ask("run", "--rm", "--network=none", image, "python3", "--version")
+        yield Engine(kind, image, {})
     finally:
-        subprocess.run(["podman", "rmi", "--force", IMAGE], capture_output=True, check=False)
+        subprocess.run([kind, "rmi", "--force", image], capture_output=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def podman(root: Path) -> Iterator[Engine]:
+    yield from real("podman", root)
+
+
+@pytest.fixture(scope="module")
+def docker(root: Path) -> Iterator[Engine]:
+    yield from real("docker", root)
 
 
 def make_root(path: Path) -> None:
@@ -109,7 +128,7 @@ def make_root(path: Path) -> None:
             tar.addfile(directory)
 
 
-@pytest.fixture(params=["docker", "podman"])
+@pytest.fixture(params=["stand_in", "docker", "podman"])
 def engine(request: pytest.FixtureRequest) -> Engine:
     made: Engine = request.getfixturevalue(request.param)
     return made
@@ -127,7 +146,7 @@ def test_a_sweep_in_containers(product: Product, engine: Engine, tmp_path: Path)
     assert len(set(names)) == 2 and not any(engine.has_container(name) for name in names)
     recorded = read_session(only_report(reports)).environment
     assert recorded["source"] == f"{engine.kind}:{engine.image}"
-    digest = f"test/tensorflow@sha256:{'d' * 64}" if engine.kind == "docker" else ""  # the other was made here
+    digest = "" if engine.image.startswith("tfcnn-test-") else f"test/tensorflow@sha256:{'d' * 64}"  # the former was made here
     assert recorded["container"]["image_id"].startswith("sha256:") and recorded["container"]["digest"] == digest
     report = (only_report(reports) / "report.md").read_text(encoding="utf-8")
     assert (digest or recorded["container"]["image_id"]) in report
@@ -163,14 +182,14 @@ def test_a_killed_wrapper_leaves_no_container(product: Product, engine: Engine, 
         process.communicate()
 
 
-def test_an_image_is_fetched_once(product: Product, docker: Engine, tmp_path: Path) -> None:
-    calls = Path(docker.variables["FAKE_ENGINE"]) / "calls"
-    Path(docker.variables["FAKE_ENGINE"], "pulled").unlink(missing_ok=True)
+def test_an_image_is_fetched_once(product: Product, stand_in: Engine, tmp_path: Path) -> None:
+    calls = Path(stand_in.variables["FAKE_ENGINE"]) / "calls"
+    Path(stand_in.variables["FAKE_ENGINE"], "pulled").unlink(missing_ok=True)
     calls.unlink(missing_ok=True)
     for number in (1, 2):
-        done = product.run(*docker.sweep(product, tmp_path / str(number), "--models", "trivial=2"), **docker.variables)
+        done = product.run(*stand_in.sweep(product, tmp_path / str(number), "--models", "trivial=2"), **stand_in.variables)
         assert done.returncode == 0, done.stderr
-    assert [call for call in map(json.loads, calls.read_text().splitlines()) if call[0] == "pull"] == [["pull", "--quiet", docker.image]]
+    assert [call for call in map(json.loads, calls.read_text().splitlines()) if call[0] == "pull"] == [["pull", "--quiet", stand_in.image]]
 
 
 LOOK = """
@@ -191,12 +210,14 @@ print(json.dumps({
 """
 
 
-def test_what_a_command_finds_in_a_container_of_podman(podman: Engine, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["docker", "podman"])
+def test_what_a_command_finds_in_a_container(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> None:
+    engine: Engine = request.getfixturevalue(kind)
     directory = tmp_path / "with space, komma ü"
     directory.mkdir()
     (directory / "file").write_text("text")
     said: list[str] = []
-    container = use_image("podman", podman.image, device="cpu", gpus=False, source="", say=said.append).container
+    container = use_image(kind, engine.image, device="cpu", gpus=False, source="", say=said.append).container
     assert container is not None
     name = new_name()
     inherited = {"NCCL_DEBUG": "INFO", "SECRET": "secret"}
