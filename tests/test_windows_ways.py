@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,3 +89,16 @@ def test_every_file_has_a_name_that_windows_can_have(odd: Product, reports: Path
 
 def test_nothing_is_linked(odd: Product, reports: Path) -> None:
     assert not [path for path in [*below(reports), *below(odd.vendor)] if path.is_symlink()]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="plays a Windows that has no other Python")
+def test_the_py_launcher_is_asked_for_a_python(tmp_path: Path) -> None:
+    launcher = tmp_path / "py"
+    launcher.write_text(f'#!/bin/sh\n[ "$1" = -3 ] && shift && exec {os.path.realpath(sys.executable)} "$@"\n', encoding="utf-8")
+    launcher.chmod(0o755)
+    scripts = Path(__file__).parents[1] / "scripts"
+    code = f"import os, subprocess, sys; sys.path.insert(0, {str(scripts)!r}); sys.platform = 'win32'; import _pythons\n"
+    code += "print(_pythons.find_python('no-such-python', dict(os.environ)))"
+    alone = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
+    found = subprocess.run([sys.executable, "-I", "-c", code], env=alone, capture_output=True, check=True, encoding="utf-8").stdout.strip()
+    assert os.path.realpath(found) == os.path.realpath(sys.executable)

@@ -123,10 +123,11 @@ def _releases(options: argparse.Namespace, console: Console, given: list[str]) -
     from wrapper.bootstrapper.offers import list_offers
     from wrapper.bootstrapper.proven import load_proven
     from wrapper.bootstrapper.release import load_releases
+    from wrapper.bootstrapper.surroundings import lacking_libraries
     from wrapper.runner.sweep import load_models
 
     gpus, cuda_served, _ = nvidia_gpus()
-    offers = list_offers(load_releases(), find_pythons(), gpus, cuda_served, load_proven(), load_models())
+    offers = list_offers(load_releases(), find_pythons(), gpus, cuda_served, load_proven(), load_models(), lacking_libraries)
     if options.json:
         console.write(views.releases_json(offers))
     else:

@@ -105,7 +105,7 @@ def releases_parts(offers: Sequence[Offer]) -> Parts:
     if any(offer.compiled_at_start for offer in offers):
         yield "* its kernels are compiled for this GPU at the first start, for minutes to an hour"
     if lacking := _by_text((reason.replace(f"TensorFlow {one.release.tensorflow}", "it"), one) for one in offers for reason in one.missing):
-        yield "\nWhat is missing"
+        yield "\nWhat is missing (`tfcnn doctor --tensorflow RELEASE` says how to get it)"
         yield from lacking
     if failed := _by_text((f"{model or 'nothing ran'}: {reason}", one) for one in offers for model, reason in one.proven.failed.items()):
         yield "\nFailed on the CPU"
@@ -122,7 +122,8 @@ def _offer_row(offer: Offer) -> tuple[str, ...]:
     device = f"{offer.device.upper()}{'*' if offer.compiled_at_start else ''}"
     here = f"{device}, Python {offer.python}" if offer.device else f"no Python {release.python[0]}"
     count = f"{proven.date}, {len(proven.ok)} of {proven.models}" if proven.date else "not yet"
-    code = f"{wheel.own.code[0]}–{wheel.own.code[-1]}{', PTX' if wheel.own.ptx else ''}" if wheel else ""
+    held = dict.fromkeys((wheel.own.code[0], wheel.own.code[-1])) if wheel else ()
+    code = "–".join(held) + (", PTX" if wheel and wheel.own.ptx else "")
     return (release.tensorflow, here, count, release.cuda or "", release.cudnn or "", code)
 
 

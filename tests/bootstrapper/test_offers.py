@@ -12,7 +12,7 @@ from wrapper.bootstrapper.host import Gpu
 from wrapper.bootstrapper.offers import Offer, list_offers
 from wrapper.bootstrapper.proven import NO_ENVIRONMENT, OK, OUTDATED, Outcome, Proof
 from wrapper.bootstrapper.pythons import Interpreter
-from wrapper.bootstrapper.release import load_releases
+from wrapper.bootstrapper.release import Release, load_releases
 from wrapper.views import releases_parts
 
 MODELS = ("trivial", "vgg16", "ssd300")
@@ -49,6 +49,15 @@ def test_with_a_gpu_its_code_and_the_driver_decide() -> None:
     assert volta["2.19.1"].device == "gpu" and volta["2.19.1"].missing == () and not volta["2.19.1"].compiled_at_start
     assert offers(gpu("8.6"))["1.12.0"].compiled_at_start
     assert "CUDA 9.0 at most" in offers(gpu("7.0"), cuda_served="9.0")["1.15.5"].missing[0]
+
+
+def test_a_gpu_is_of_no_use_without_the_libraries_that_a_release_takes_from_the_system() -> None:
+    def lack(release: Release) -> str | None:
+        return "no CUDA here" if release.tensorflow == "1.12.0" else None
+
+    found = {one.release.tensorflow: one for one in list_offers(load_releases(), PYTHONS, [gpu("7.0")], "12.8", {}, MODELS, lack)}
+    assert (found["1.12.0"].device, found["1.12.0"].missing) == ("cpu", ("no CUDA here",))
+    assert found["1.12.3"].device == "gpu"
 
 
 def test_one_gpu_that_fits_is_enough() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
@@ -47,6 +47,7 @@ def list_offers(
     cuda_served: str | None,
     proofs: Mapping[str, Proof],
     models: Collection[str],
+    lack: Callable[[Release], str | None] = lambda release: None,
 ) -> tuple[Offer, ...]:
     """Hold each release against this machine, in the order of the table.
 
@@ -56,14 +57,17 @@ def list_offers(
         cuda_served: the newest CUDA version that the driver serves.
         proofs: by release.
         models: all that upstream ever had.
+        lack: what the system lacks for a release on a GPU, in words.
     """
     minors = {python.minor for python in pythons}
-    return tuple(_offer(release, minors, gpus, cuda_served, _proven(release, proofs.get(release.tensorflow), models)) for release in releases)
+    return tuple(
+        _offer(release, minors, gpus, [unfit(release, gpu, cuda_served) or lack(release) for gpu in gpus], _proven(release, proofs, models))
+        for release in releases
+    )
 
 
-def _offer(release: Release, minors: Collection[str], gpus: Sequence[Gpu], cuda_served: str | None, proven: Proven) -> Offer:
+def _offer(release: Release, minors: Collection[str], gpus: Sequence[Gpu], troubles: Sequence[str | None], proven: Proven) -> Offer:
     python = next((minor for minor in release.python if minor in minors), "")
-    troubles = [unfit(release, gpu, cuda_served) for gpu in gpus]
     fitting = [gpu for gpu, trouble in zip(gpus, troubles, strict=True) if not trouble]
     missing = () if python else (f"Python {' or '.join(release.python)}",)
     return Offer(
@@ -76,8 +80,9 @@ def _offer(release: Release, minors: Collection[str], gpus: Sequence[Gpu], cuda_
     )
 
 
-def _proven(release: Release, proof: Proof | None, models: Collection[str]) -> Proven:
+def _proven(release: Release, proofs: Mapping[str, Proof], models: Collection[str]) -> Proven:
     had = [model for model in models if model not in release.missing_models]
+    proof = proofs.get(release.tensorflow)
     if proof is None:
         return Proven(models=len(had))
     tried = {model: outcome for model, outcome in proof.models.items() if model in had and outcome.outcome != OUTDATED}

@@ -60,19 +60,25 @@ def gpu_libraries(release: Release, variables: Mapping[str, str], fault: str) ->
 
     A lock holds them from TensorFlow 2.14 on; there LD_LIBRARY_PATH goes before the wheels' own places (they are in the libraries' RUNPATH).
     """
-    if release.wheel is None:
+    if lack := lacking_libraries(release, variables):
+        remedy = "Let conda bring them (--environment conda), install them (on Linux LD_LIBRARY_PATH names their place), or choose --device cpu"
+        yield Finding(status=fault, subject="release", text=lack, remedy=remedy)
+    if release.wheel is None or release.wheel.locked_cudnn is None:
         return
     wanted = gpu_library_names(release.wheel.cuda, release.wheel.cudnn)
-    if release.wheel.locked_cudnn is None:
-        if missing := [name for name in wanted if not _loads(name, variables)]:
-            text = f"TensorFlow {release.tensorflow} takes CUDA {release.cuda} and cuDNN {release.cudnn} from the system, which has no {missing[0]}"
-            remedy = "Let conda bring them (--environment conda), install them (on Linux LD_LIBRARY_PATH names their place), or choose --device cpu"
-            yield Finding(status=fault, subject="release", text=text, remedy=remedy)
-        return
     for place in filter(None, variables.get("LD_LIBRARY_PATH", "").split(":") if sys.platform == "linux" else ()):
         if found := [name for name in wanted if (Path(place) / name).exists()]:
             text = f"LD_LIBRARY_PATH names {place}, whose {' and '.join(found)} would be loaded in place of those in the lock"
             yield Finding(status="warn", subject="variables", text=text, remedy="Start with it unset: env -u LD_LIBRARY_PATH COMMAND")
+
+
+def lacking_libraries(release: Release, variables: Mapping[str, str] = os.environ) -> str | None:
+    """What a release lacks whose lock holds no CUDA, in words; None where the system has it."""
+    if release.wheel is None or release.wheel.locked_cudnn:
+        return None
+    missing = [name for name in gpu_library_names(release.wheel.cuda, release.wheel.cudnn) if not _loads(name, variables)]
+    what = f"TensorFlow {release.tensorflow} takes CUDA {release.cuda} and cuDNN {release.cudnn} from the system"
+    return f"{what}, which has no {missing[0]}" if missing else None
 
 
 def gpu_library_names(cuda: str, cudnn: str, platform: str = sys.platform) -> tuple[str, str]:
