@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from browser import Browser, find_browser
 from markup import Markup
@@ -174,6 +175,29 @@ def test_whatever_was_logged_stays_text(browser: Browser, make_session: Any, mak
     assert "<script>window.hit=1</script>" in browser.run("document.querySelector('h1').textContent")
     assert "{{ 7*7 }}" in browser.run("document.title")
     assert not browser.run(r"/[\u001b\u202e]/.test(document.documentElement.outerHTML)")
+
+
+@pytest.mark.parametrize(
+    "address", ["javascript:window.hit=1", " JaVaScRiPt:alert(1)", "data:text/html,<script>1</script>", "//evil.example", HOSTILE]
+)
+def test_only_addresses_of_the_web_become_links(address: str, make_session: Any, trials: list[Trial], monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = {name: msgspec.structs.replace(source, url=address, title=HOSTILE) for name, source in load_sources().items()}
+    monkeypatch.setattr("wrapper.reporter.html.load_sources", lambda: sources)
+    session = make_session(upstream={"commit": f"{address}/" + "0" * 40, "address": address})
+    report = _composed(session, trials)
+    comparison = compare(report.summaries, conditions_of(session, "mine"), load_references(), against=("RTX 2080 Ti",))
+    page = Markup(report_html(session, trials, report, comparison=comparison))
+    assert page.faults == []
+    assert {link.partition("/")[0] for link in page.links if not link.startswith("#")} == {"https:"}
+    assert not any("evil" in link or "<" in link for link in page.links)
+
+
+def test_each_figure_says_where_it_comes_from(full: str) -> None:
+    links = Markup(full).links
+    assert "#trials" in links
+    assert f"https://github.com/tensorflow/benchmarks/blob/ec056be{'0' * 33}/scripts/tf_cnn_benchmarks/benchmark_cnn.py" in links
+    for source in ("session.json", ".times.csv", "logs/*.telemetry.csv", "logs/001-resnet50-b64-fp32-gpu1-r1.out"):
+        assert source in full
 
 
 def test_the_policy_stops_what_would_get_past_the_escaping(browser: Browser, full: str, tmp_path: Path) -> None:

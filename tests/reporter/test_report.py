@@ -157,7 +157,7 @@ def test_hostile_text_breaks_nothing(tmp_path: Path, make_session: Any, make_tri
     _report_on(tmp_path, session, trials)
     texts = _texts(tmp_path)
     rendered = MarkdownIt("commonmark").enable("table").render(texts["report.md"])
-    assert not re.search(r"<script|href=|<h1>.*</h1>.*<h1>", rendered, re.DOTALL)
+    assert not re.search(r'<script|href="(?!https://www\.itl\.nist\.gov/)|<h1>.*</h1>.*<h1>', rendered, re.DOTALL)
     assert rendered.count("<img") == 1
     for table in re.findall(r"<table>.*?</table>", rendered, re.DOTALL):
         rows = re.findall(r"<tr>.*?</tr>", table, re.DOTALL)

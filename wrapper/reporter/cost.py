@@ -107,7 +107,9 @@ def _assumptions(price: float | None, kwh: float | None, per_hour: float | None,
     if per_hour:
         lines.append(f"{per_hour:g} per hour, for the timed steps alone: start, warm-up and idle hours are rented as well and not counted")
     if energy:
-        lines.append("Energy of the GPUs alone over the timed steps, as they report it; CPU, fans and power supply are not in it")
+        lines.append(
+            "Energy of the GPUs alone over the timed steps, as they report it (logs/*.telemetry.csv); CPU, fans and power supply are not in it"
+        )
     if kwh:
         lines.append(f"{kwh:g} per kWh" + ("" if energy else ": not used, because no trial's energy was read"))
     return tuple(lines)

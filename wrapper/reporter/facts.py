@@ -66,7 +66,8 @@ def software_rows(session: Session) -> Rows:
     release, environment = session.release, session.environment
     packages = environment.get("packages") or {}
     kinds = {"locked": "made from a lock file", "given": "named by the user, used as it was", "demo": "DEMO, no TensorFlow"}
-    verified = "yes" if release.get("verified") else "no: this pair of TensorFlow and upstream was never run by this project"
+    seen = f", {release['seen']}" if release.get("seen") else ""
+    verified = f"yes{seen}" if release.get("verified") else "no: this pair of TensorFlow and upstream was never run by this project"
     return [
         ("TensorFlow", known(environment, "tensorflow") if environment.get("tensorflow") else known(release, "tensorflow")),
         ("Release chosen", session.choice or UNKNOWN),

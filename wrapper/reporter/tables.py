@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -30,12 +31,14 @@ class Table(msgspec.Struct, frozen=True):
 def contents(session: Session, trials: Sequence[Trial], report: Report) -> dict[str, Any]:
     """The values that both templates use, by name."""
     facts = ("Part", "What it is")
+    commit = known(session.upstream, "commit")
     return {
         "report": report,
         "created": session.created,
         "tensorflow": known(session.release, "tensorflow"),
-        "commit": known(session.upstream, "commit"),
+        "commit": commit,
         "ref": known(session.release, "upstream_ref"),
+        "definition": _definition(commit),
         "verified": bool(session.release.get("verified")),
         "failures": _failures(report),
         "case_warnings": _case_warnings(report),
@@ -63,6 +66,12 @@ def fitted(text: str, characters: int) -> str:
 def shortened(text: str) -> str:
     """A reason as far as there is room for it."""
     return fitted(text, _REASON_CHARACTERS)
+
+
+def _definition(commit: str) -> str:
+    """Where upstream computes what it prints. A commit that is none must not become a part of an address."""
+    at = commit if re.fullmatch("[0-9a-f]{40}", commit) else "master"
+    return f"https://github.com/tensorflow/benchmarks/blob/{at}/scripts/tf_cnn_benchmarks/benchmark_cnn.py"
 
 
 def _failures(report: Report) -> Table:
