@@ -146,7 +146,9 @@ def refuse_cpu(case: Case) -> None:
 def _conditions(case: Case, bench: SearchBench) -> str:
     """What an outcome depends on, as the cache's key."""
     gpus = [(gpu.name, gpu.memory_bytes, gpu.driver) for gpu in bench.gpus]
-    return msgspec.json.encode([gpus, bench.setup.release.tensorflow, bench.setup.checkout.commit, case]).decode()
+    container = bench.setup.environment.container
+    image = [container.image_id] if container else []
+    return msgspec.json.encode([gpus, bench.setup.release.tensorflow, bench.setup.checkout.commit, case, *image]).decode()
 
 
 def _open_directory(case: Case, bench: SearchBench) -> Path:

@@ -182,6 +182,30 @@ def test_a_child_that_has_ended_already_is_no_error(tmp_path):
     assert rows(tmp_path / "t.csv")[0]["child_cpu_percent"] == ""
 
 
+def test_the_work_of_a_container_is_found_where_it_is_done(tmp_path):
+    """The child is an engine's program there, and what works on the device descends from another process, which is known only after a while."""
+    answers, child, worker = iter([None, None]), start("import time; time.sleep(4)"), start(BUSY.format(4))
+    nvml = FakeNvml([IDLE, WORKING], processes=[])
+    with sampling(tmp_path / "t.csv", [0], nvml=nvml) as sampler:
+        nvml.processes = [(worker.pid, GIB)]
+        sampler.start(child.pid, time.monotonic(), lambda: next(answers, worker.pid))
+        child.wait()
+        worker.wait()
+        (evidence,) = sampler.stop().evidence
+    assert (evidence.present, evidence.witness, evidence.process_memory_bytes, evidence.others) == (True, "process", GIB, ())
+    assert max(float(row["child_cpu_percent"] or 0) for row in rows(tmp_path / "t.csv")) > 20
+
+
+def test_a_container_that_is_never_found_is_judged_by_memory(tmp_path):
+    nvml = FakeNvml([IDLE, WORKING], processes=[(4242, GIB)])
+    child = start("import time; time.sleep(1.5)")
+    with sampling(tmp_path / "t.csv", [0], nvml=nvml) as sampler:
+        sampler.start(child.pid, time.monotonic(), lambda: None)
+        child.wait()
+        (evidence,) = sampler.stop().evidence
+    assert (evidence.present, evidence.witness, evidence.others) == (True, "memory", ())
+
+
 def test_leaving_without_a_start_leaves_nothing(tmp_path):
     nvml = FakeNvml([IDLE])
     with sampling(tmp_path / "t.csv", [0], nvml=nvml):

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 from packaging.version import Version
 
+from wrapper.bootstrapper.container import Container
 from wrapper.bootstrapper.engine import Say, use_image
 from wrapper.bootstrapper.environment import LOCKS, run_uv
 from wrapper.bootstrapper.host import nvidia_gpus
@@ -22,9 +23,18 @@ from wrapper.bootstrapper.source import Source
 from wrapper.errors import FatalError
 
 
-def image_of(source: Source, release: Release, package: str) -> str:
-    """The image that is meant: the one named, or that of the release for "cpu" or "gpu"."""
-    return source.name or official_image(release, package, nvidia_gpus()[0] if package == "gpu" else (), load_images())
+def planned_container(source: Source, release: Release, package: str) -> Environment:
+    """The environment in a release's own image for "cpu" or "gpu", as far as it is known before the image has been fetched."""
+    container = Container(engine=source.kind, program=source.kind, image=_image_of(release, package), image_id="", gpus=package == "gpu")
+    return Environment(
+        kind="container",
+        path="",
+        python="python",
+        source=source.text,
+        python_version="of the image",
+        tensorflow=release.tensorflow,
+        container=container,
+    )
 
 
 def use_container(source: Source, release: Release | None, *, device: str, package: str, vendor: Path, say: Say) -> tuple[Environment, Release]:
@@ -32,7 +42,7 @@ def use_container(source: Source, release: Release | None, *, device: str, packa
 
     Args:
         source: says the engine, and perhaps the image.
-        release: what is wanted; None takes what the image has.
+        release: what is wanted, in its own image; None takes what the image has that `source` names.
         device: where the trials run, "cpu" or "gpu".
         package: "cpu" or "gpu": for which of them the image is to be, and whether the container is given the GPUs.
         vendor: the directory for the packages that it lacks.
@@ -44,12 +54,16 @@ def use_container(source: Source, release: Release | None, *, device: str, packa
     Raises:
         FatalError: the image can't be had or used, or has another release.
     """
-    image = source.name if release is None else image_of(source, release, package)
+    image = source.name if release is None else _image_of(release, package)
     environment = use_image(source.kind, image, device=device, gpus=package == "gpu", source=source.text, say=say)
     found = match_installed(environment.tensorflow, load_releases())
     if release and Version(found.tensorflow).release[:2] != Version(release.tensorflow).release[:2]:
         raise FatalError(f"{image} has TensorFlow {environment.tensorflow}, and {release.tensorflow} was asked for", "Name another image or release")
     return fit_to_release(_with_packages(environment, found, vendor, say), found), found
+
+
+def _image_of(release: Release, package: str) -> str:
+    return official_image(release, package, nvidia_gpus()[0] if package == "gpu" else (), load_images())
 
 
 def _with_packages(environment: Environment, release: Release, vendor: Path, say: Say) -> Environment:

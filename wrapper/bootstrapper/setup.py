@@ -12,7 +12,7 @@ from packaging.version import Version
 
 from wrapper.bootstrapper.compatibility import unfit
 from wrapper.bootstrapper.conda import make_conda_environment, packages_for, planned_conda_environment, use_conda_environment
-from wrapper.bootstrapper.contained import image_of, use_container
+from wrapper.bootstrapper.contained import planned_container, use_container
 from wrapper.bootstrapper.engine import ENGINES
 from wrapper.bootstrapper.environment import Environment, find_pythons, fit_to_release, make_environment, planned_environment, use_environment
 from wrapper.bootstrapper.host import Gpu, gpus_present, nvidia_gpus
@@ -192,15 +192,7 @@ def foresee(choice: Choice, wish: Wish) -> Setup:
     checkout = Checkout(path=str(wish.vendor.resolve() / f"benchmarks-{commit[:12]}"), commit=commit, address=wish.upstream)
     environment = choice.environment
     if environment is None and wish.source.kind in ENGINES:
-        image = image_of(wish.source, choice.release, choice.package)
-        environment = Environment(
-            kind="container",
-            path=image,
-            python="python",
-            source=wish.source.text,
-            python_version="of the image",
-            tensorflow=choice.release.tensorflow,
-        )
+        environment = planned_container(wish.source, choice.release, choice.package)
     elif environment is None and wish.source.kind == "conda":
         environment = planned_conda_environment(choice.release, choice.package, wish.vendor)
     elif environment is None:
