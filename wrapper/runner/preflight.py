@@ -102,7 +102,8 @@ def check_devices(cases: Sequence[Case], environment: Environment) -> None:
         return
     reasons = [*environment.diagnosis, *(["this build of TensorFlow is for the CPU alone"] if environment.cuda_built is None else [])]
     because = f", which says: {reasons[0]}" if reasons else ""
+    place = f"the image {environment.container.image}" if environment.container else environment.python
     raise FatalError(
-        f"{asked} GPU{'s' if asked > 1 else ''} asked for, and {seen} seen by TensorFlow {environment.tensorflow} in {environment.python}{because}",
+        f"{asked} GPU{'s' if asked > 1 else ''} asked for, and {seen} seen by TensorFlow {environment.tensorflow} in {place}{because}",
         "Mend that, ask for fewer with --devices or for --device cpu, or start all the same with --unproven-device",
     )
