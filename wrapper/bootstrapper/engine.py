@@ -67,7 +67,9 @@ def use_image(engine: str, image: str, *, device: str, gpus: bool, source: str, 
     for python in _PYTHONS:
         captured = _run(container, (python, "-c", INSPECTION), hiding_variables(device))
         if captured.exit_code == _ENGINE_FAILED:
-            raise FatalError(f"{engine} can't start a container of {image}: {tail(captured)}", _NO_GPUS if gpus else "")
+            raise FatalError(
+                f"{engine} can't start a container of {image}: {tail(captured)}", _NO_GPUS if gpus else f"{engine} run --rm {image} must work"
+            )
         answers.append((python, captured))
         if captured.exit_code == 0:
             break
@@ -142,9 +144,9 @@ def _pull(program: str, image: str, say: Say) -> _Image:
 
 def _digest(image: str, digests: Sequence[str]) -> str:
     """Of the digests of an image, which may have come from several registries, that of the one that was named. podman also has some of its own."""
-    name = image.partition("@")[0]
+    name = image.partition("@")[0].removeprefix("docker.io/")  # docker leaves it out of its answer
     repository = name.rpartition(":")[0] if ":" in name.rpartition("/")[2] else name
-    return next((each for each in digests if each.partition("@")[0].endswith(repository) and not each.startswith("localhost/")), "")
+    return next((each for each in digests if f"/{each}".partition("@")[0].endswith(f"/{repository}") and not each.startswith("localhost/")), "")
 
 
 def _run(container: Container, command: Sequence[str], variables: dict[str, str]) -> Captured:
