@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import sys
@@ -18,8 +19,14 @@ from wrapper.errors import FatalError
 Answer = Callable[..., None]
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs are scripts that start by their first line")
 
-IMAGE = """[{"Id": "sha256:5", "RepoDigests": [
-    "other/name@sha256:1", "hub/image@sha256:6", "docker.io/home/image@sha256:4", "docker.io/some/image@sha256:2", "localhost/some/image@sha256:3"]}]"""
+DIGESTS = (
+    "other/name@sha256:1",
+    "hub/image@sha256:6",
+    "docker.io/home/image@sha256:4",
+    "docker.io/some/image@sha256:2",
+    "localhost/some/image@sha256:3",
+)
+IMAGE = json.dumps([{"Id": "sha256:5", "RepoDigests": DIGESTS}])
 ANSWERS = {"info": "print('[name=rootless]')", "image": f"print({IMAGE!r})", "rm": "pass", "run": "pass"}
 TELLING = """
 def tell(kind, facts):
