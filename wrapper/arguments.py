@@ -94,8 +94,14 @@ def _add_wish(command: argparse.ArgumentParser, *, demo: bool = True) -> None:
         metavar="DIR",
         help="where upstream and environments are kept (default: the project's vendor/)",
     )
-    command.set_defaults(demo=False)
+    command.set_defaults(demo=False, commit=None)
     if demo:
+        group.add_argument(
+            "--commit",
+            type=given_text,
+            metavar="SHA",
+            help="another commit of upstream than the release's own; every trial is marked as unverified",
+        )
         what = "show the flow in a minute without TensorFlow, GPU or network; its figures mean nothing"
         group.add_argument("--demo", action="store_true", help=what)
 
@@ -164,6 +170,7 @@ def wish(options: argparse.Namespace) -> Wish:
     return Wish(
         tensorflow=options.tensorflow,
         source=parse_source(f"python:{options.python}" if options.python else options.environment or "locked"),
+        commit=options.commit,
         device=options.device,
         # the demo has an upstream of its own, whatever the environment says
         upstream=check_address(options.upstream or (not options.demo and os.environ.get("TFCNN_UPSTREAM")) or DEFAULT_ADDRESS),

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from wrapper.bootstrapper.by_hand import is_of_age
 from wrapper.bootstrapper.container import CHECKOUT, DATA, Mount, engine_command, removal
 from wrapper.bootstrapper.engine import container_pid, new_name
 from wrapper.bootstrapper.host import Gpu
@@ -98,6 +99,8 @@ def measure(planned: PlannedTrial, bench: Bench, on_event: Callable[[Event, floa
         warnings.append(
             Warning(kind="unverified_release", detail=f"TensorFlow {setup.release.tensorflow} was never run by us with this upstream commit")
         )
+    if setup.commit_age and is_of_age(judgement.verdict, judgement.reason):
+        warnings.append(Warning(kind="commit_of_another_time", detail=setup.commit_age))
     return Trial(
         index=planned.index,
         case=planned.case,

@@ -15,9 +15,10 @@ import msgspec
 
 import wrapper
 from wrapper.batch_search import refuse_cpu
+from wrapper.bootstrapper.by_hand import BY_HAND
 from wrapper.bootstrapper.host import Gpu, Host
 from wrapper.bootstrapper.release import load_releases, resolve_release
-from wrapper.bootstrapper.setup import BY_HAND, Choice, Setup, Wish, decide_device
+from wrapper.bootstrapper.setup import Choice, Setup, Wish, decide_device
 from wrapper.bootstrapper.source import Source, parse_source
 from wrapper.errors import FatalError, UsageError
 from wrapper.parser.output import Event

@@ -94,3 +94,22 @@ def test_what_is_foreseen_is_what_is_made(product: Product, interpreters: dict[s
     assert not (tmp_path / "vendor").exists()
     assert prepare(choice, wish, quiet) == foreseen
     assert foreseen.checkout.script.is_file()
+
+
+@pytest.mark.parametrize("below", [False, True])
+def test_a_vendor_that_can_be_no_directory_is_refused_also_in_a_plan(below: bool, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    wish = wished(tmp_path, tensorflow=OLD, vendor=file / "below" if below else file)
+    choice = choose(wish, quiet)
+    for step in (lambda: foresee(choice, wish), lambda: prepare(choice, wish, quiet)):
+        with pytest.raises(UsageError, match=f"--vendor .*: {file} is not a directory"):
+            step()
+
+
+def test_a_commit_given_by_hand_keeps_the_lock_of_its_release(tmp_path: Path) -> None:
+    wish = wished(tmp_path, tensorflow=OLD, commit=row(NEW).upstream_commit[:12])
+    choice = choose(wish, quiet)
+    assert (choice.release.upstream_commit, choice.release.verified) == (row(NEW).upstream_commit, True)
+    assert foresee(choice, wish).environment == foresee(choose(wished(tmp_path, tensorflow=OLD), quiet), wish).environment
+    assert choose(wished(tmp_path, tensorflow=OLD, commit=row(OLD).upstream_commit), quiet).release == row(OLD)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from wrapper.errors import FatalError
+from wrapper.errors import FatalError, UsageError
 
 
 def place(final: Path, fill: Callable[[Path], None], say: Callable[[str], None]) -> None:
@@ -46,6 +46,13 @@ def place(final: Path, fill: Callable[[Path], None], say: Callable[[str], None])
             lock.release()
     except OSError as error:
         raise FatalError(f"could not make {final}: {error}", "Mend what is named (space, permissions), and run the same again") from error
+
+
+def check_vendor(vendor: Path) -> None:
+    """Refuse a place in which no directory can be made. Raises UsageError."""
+    there = next(place for place in (vendor, *vendor.parents) if os.path.lexists(place))
+    if not there.is_dir():
+        raise UsageError(f"--vendor {vendor}: {there} is not a directory", "Name a directory, or a place for one")
 
 
 def existing(path: Path) -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 from packaging.version import Version
 
+from wrapper.bootstrapper.by_hand import BY_HAND, age, with_commit
 from wrapper.bootstrapper.compatibility import unfit
 from wrapper.bootstrapper.conda import make_conda_environment, packages_for, planned_conda_environment, use_conda_environment
 from wrapper.bootstrapper.contained import planned_container, use_container
@@ -17,16 +18,14 @@ from wrapper.bootstrapper.engine import ENGINES
 from wrapper.bootstrapper.environment import Environment, find_pythons, fit_to_release, make_environment, planned_environment, use_environment
 from wrapper.bootstrapper.host import Gpu, gpus_present, nvidia_gpus
 from wrapper.bootstrapper.inspection import look_again
+from wrapper.bootstrapper.placing import check_vendor
 from wrapper.bootstrapper.pythons import Interpreter, choose_python, newest_servable
 from wrapper.bootstrapper.release import Release, load_releases, match_installed, resolve_release
 from wrapper.bootstrapper.source import Source
-from wrapper.bootstrapper.upstream import Checkout, demo_repository, fetch_checkout
-from wrapper.errors import FatalError
+from wrapper.bootstrapper.upstream import Checkout, commit_date, demo_repository, fetch_checkout, resolve_commit
+from wrapper.errors import FatalError, UsageError
 
 Say = Callable[[str], None]
-
-BY_HAND = "given by hand with --commit"
-"""The `upstream_ref` of a commit that no row of the table names for its release."""
 
 _NO_GPU = "Mend the driver (the GPU must be listed by NVML), leave --device out, or start all the same with --unproven-device"
 
@@ -70,6 +69,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     checkout: Checkout
     environment: Environment
+    commit_age: str = ""
+    """How a commit given by hand stands to this TensorFlow, as a sentence; empty where it is the release's own."""
 
 
 def decide_device(asked: str) -> tuple[str, str]:
@@ -89,6 +90,8 @@ def choose(wish: Wish, say: Say) -> Choice:
         UsageError: an unknown release.
         FatalError: no Python for it, an environment without TensorFlow, or one with another release than the one asked for.
     """
+    if wish.demo and wish.commit:
+        raise UsageError("--commit: the demo has an upstream of its own", "Leave one of --commit and --demo out")
     if wish.demo:
         _, commit = demo_repository(wish.vendor)
         return Choice(release=_demo_release(commit), device="cpu", reason="DEMO, as asked for", environment=_demo_environment())
@@ -104,6 +107,9 @@ def choose(wish: Wish, say: Say) -> Choice:
     else:
         environment = None
         release, why = _decide_release(wish, package)
+    if wish.commit:
+        known = {row.upstream_commit for row in load_releases()}
+        release = with_commit(release, resolve_commit(wish.commit, known=known, address=wish.upstream, vendor=wish.vendor))
     return Choice(release=release, device=device, package=package, reason=f"{why}; {why_device}", environment=environment)
 
 
@@ -169,13 +175,15 @@ def prepare(choice: Choice, wish: Wish, say: Say) -> Setup:
     Raises:
         FatalError: with what to do about it.
     """
+    check_vendor(wish.vendor)
     address = demo_repository(wish.vendor)[0] if wish.demo else wish.upstream
-    checkout = fetch_checkout(choice.release.upstream_commit, address=address, vendor=wish.vendor, say=say)
     release = choice.release
+    checkout = fetch_checkout(release.upstream_commit, address=address, vendor=wish.vendor, say=say)
     if choice.environment:
         environment = choice.environment
     elif wish.source.kind in ENGINES:
-        environment, release = use_container(wish.source, release, device=choice.device, package=choice.package, vendor=wish.vendor, say=say)
+        environment, found = use_container(wish.source, release, device=choice.device, package=choice.package, vendor=wish.vendor, say=say)
+        release = with_commit(found, release.upstream_commit)
     elif wish.source.kind == "conda":
         environment = make_conda_environment(release, choice.package, vendor=wish.vendor, say=say)
     else:
@@ -183,11 +191,21 @@ def prepare(choice: Choice, wish: Wish, say: Say) -> Setup:
     if choice.device == "gpu" and environment.kind in ("locked", "conda"):
         say("asking TensorFlow which devices it sees")
         environment = look_again(environment)
-    return Setup(release=release, device=choice.device, reason=choice.reason, checkout=checkout, environment=environment)
+    by_hand = release.upstream_ref == BY_HAND
+    return Setup(
+        # only now: an environment is made from the release's lock, whatever the commit
+        release=msgspec.structs.replace(release, verified=release.verified and not by_hand),
+        device=choice.device,
+        reason=choice.reason,
+        checkout=checkout,
+        environment=environment,
+        commit_age=age(release, commit_date(checkout)) if by_hand else "",
+    )
 
 
 def foresee(choice: Choice, wish: Wish) -> Setup:
     """The same without fetching or making anything: where checkout and environment will lie. For `--dry-run`."""
+    check_vendor(wish.vendor)
     commit = choice.release.upstream_commit
     checkout = Checkout(path=str(wish.vendor.resolve() / f"benchmarks-{commit[:12]}"), commit=commit, address=wish.upstream)
     environment = choice.environment

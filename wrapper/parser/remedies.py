@@ -43,6 +43,7 @@ WARNINGS = {
     "too_few": "fewer repeats than it takes to know the spread",
     "unclean_exit": "upstream did not end cleanly, but only after it had printed its total",
     "unstable": "the repeats are so far apart that the mean is known only roughly",
+    "commit_of_another_time": "the commit of upstream that was given by hand is older or newer than this TensorFlow",
     "unverified_release": "this pair of TensorFlow and upstream was never run by this project",
 }
 """Each kind of warning beside a valid figure, in words."""

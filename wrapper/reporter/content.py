@@ -128,7 +128,7 @@ def _largest_that_ran(summaries: Sequence[Summary]) -> dict[Case, int]:
 
 def _remedy(trial: Trial, largest: dict[Case, int], session: Session) -> str:
     """What to do about a failure; where memory was short, beside how much there is and what fitted."""
-    remedy = trial.judgement.remedy
+    remedy = " ".join([*(one.detail for one in trial.judgement.warnings if one.kind == "commit_of_another_time"), trial.judgement.remedy])
     if trial.judgement.verdict != "out_of_memory":
         return remedy
     rooms = [gpu.get("memory_bytes") for gpu in session.host.get("gpus", ()) if trial.case.device == "gpu"]
