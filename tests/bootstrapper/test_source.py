@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from wrapper.arguments import parser, wish
 from wrapper.bootstrapper.source import Source, parse_source
 from wrapper.errors import UsageError
 
@@ -33,6 +34,17 @@ def test_what_is_wrong_is_refused(text: str) -> None:
         parse_source(text)
     assert text in caught.value.what or repr(text) in caught.value.what
     assert caught.value.remedy
+
+
+def test_both_forms_at_once_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(["run", "--python", "python3", "--environment", "conda"])
+    assert "not allowed with argument" in capsys.readouterr().err
+
+
+def test_the_short_form_means_the_long_one() -> None:
+    short, long, neither = (wish(parser().parse_args(["bootstrap", *given])) for given in (["--python", "p"], ["--environment", "python:p"], []))
+    assert short == long and short.source == Source("python", "p") and neither.source == Source()
 
 
 def test_a_path_without_its_kind_is_told_how_to_be_written(tmp_path: Path) -> None:

@@ -65,7 +65,12 @@ def software_rows(session: Session) -> Rows:
     """TensorFlow, its environment, upstream, and this program."""
     release, environment = session.release, session.environment
     packages = environment.get("packages") or {}
-    kinds = {"locked": "made from a lock file", "given": "named by the user, used as it was", "demo": "DEMO, no TensorFlow"}
+    kinds = {
+        "locked": "made from a lock file",
+        "conda": "made by conda",
+        "given": "named by the user, used as it was",
+        "demo": "DEMO, no TensorFlow",
+    }
     seen = f", {release['seen']}" if release.get("seen") else ""
     verified = f"yes{seen}" if release.get("verified") else "no: this pair of TensorFlow and upstream was never run by this project"
     return [
