@@ -11,7 +11,7 @@ REMEDIES = {
     "device_count": "Ask for at most as many devices as TensorFlow opened, or make the others visible (CUDA_VISIBLE_DEVICES).",
     "unknown_model": "Take a model that this release's upstream has for this data set; {model} may need TensorFlow 1.",
     "bad_flag": "Correct the flag; upstream's flags differ between releases.",
-    "version_mismatch": "Let the wrapper make the environment (if it did, delete that: it is made again), or name one whose packages belong together.",
+    "version_mismatch": "Let the wrapper make the environment (if it did, delete that: it is made anew), or name one whose packages fit together.",
     "library_missing": "Install the library named, in the version that this TensorFlow was built for, where the loader finds it.",
     "driver": "Update the GPU's driver to one that this release's CUDA accepts, and restart the machine.",
     "gpu_architecture": "Take a release whose CUDA knows this GPU's architecture, most often a newer one.",
