@@ -339,12 +339,12 @@ def test_no_file_outside_the_logs_is_read(tmp_path: Path, make_trial: Any, stepp
 
 
 def test_a_full_sweep_stays_small(tmp_path: Path, make_session: Any, make_trial: Any) -> None:
-    """Ten thousand trials of forty cases, ten minutes of readings of eight devices each."""
+    """Ten thousand trials of 150 cases, ten minutes of readings of eight devices each."""
     long = {
         column: {f"gpu{device}": tuple((at / 5, 1000.0 + at % 7) for at in range(3000)) for device in range(8)} for column in ("sm_mhz", "power_w")
     }
     own = Series(throughput=tuple((float(at), 100.0) for at in range(3600)), steps=tuple((at, at) for at in range(3600)), readings=long)
-    trials = [make_trial(number, 100.0, repeat=number // 40, case={"batch_size": 1 + number % 40}) for number in range(10_000)]
+    trials = [make_trial(number, 100.0, repeat=number // 150, case={"batch_size": 1 + number % 150}) for number in range(10_000)]
     page = _page(make_session(), trials, series=dict.fromkeys(range(60), own))
     assert len(page.encode()) < 5_000_000
     assert "The first 1000 of 10000 trials" in page
