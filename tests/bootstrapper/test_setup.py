@@ -103,7 +103,7 @@ def test_a_vendor_that_can_be_no_directory_is_refused_also_in_a_plan(below: bool
     wish = wished(tmp_path, tensorflow=OLD, vendor=file / "below" if below else file)
     choice = choose(wish, quiet)
     for step in (lambda: foresee(choice, wish), lambda: prepare(choice, wish, quiet)):
-        with pytest.raises(UsageError, match=f"--vendor .*: {file} is not a directory"):
+        with pytest.raises(FatalError, match=f"--vendor .*: {file} is not a directory"):
             step()
 
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from wrapper.errors import FatalError, UsageError
+from wrapper.errors import FatalError
 
 
 def place(final: Path, fill: Callable[[Path], None], say: Callable[[str], None]) -> None:
@@ -49,10 +49,10 @@ def place(final: Path, fill: Callable[[Path], None], say: Callable[[str], None])
 
 
 def check_vendor(vendor: Path) -> None:
-    """Refuse a place in which no directory can be made. Raises UsageError."""
+    """Refuse a place in which no directory can be made. Raises FatalError."""
     there = next(place for place in (vendor, *vendor.parents) if os.path.lexists(place))
     if not there.is_dir():
-        raise UsageError(f"--vendor {vendor}: {there} is not a directory", "Name a directory, or a place for one")
+        raise FatalError(f"--vendor {vendor}: {there} is not a directory", "Name a directory, or a place for one")
 
 
 def existing(path: Path) -> Path:
