@@ -63,18 +63,7 @@ def use_image(engine: str, image: str, *, device: str, gpus: bool, source: str, 
     digest = _digest(image, found.repo_digests or [])
     container = Container(engine=engine, program=program, image=image, image_id=identity, digest=digest, user=user, gpus=gpus)
     say(f"looking at the TensorFlow in the image {image}")
-    answers = []
-    for python in _PYTHONS:
-        captured = _run(container, (python, "-c", INSPECTION), hiding_variables(device))
-        if captured.exit_code == _ENGINE_FAILED:
-            raise FatalError(
-                f"{engine} can't start a container of {image}: {tail(captured)}", _NO_GPUS if gpus else f"{engine} run --rm {image} must work"
-            )
-        answers.append((python, captured))
-        if captured.exit_code == 0:
-            break
-    # the first that is a Python at all says best what is wrong
-    python, captured = next((each for each in reversed(answers) if each[1].exit_code not in _CANNOT_BE_STARTED), answers[0])
+    python, captured = _ask_pythons(container, device)
     try:
         environment = read_answer(captured, f"{python} in {image}", kind="container", device=device, variables={})
     except FatalError as error:
@@ -82,6 +71,20 @@ def use_image(engine: str, image: str, *, device: str, gpus: bool, source: str, 
             error.what, f"Name an image that has TensorFlow, as in --environment {engine}:docker.io/tensorflow/tensorflow:TAG"
         ) from error
     return msgspec.structs.replace(environment, python=python, source=source, container=container)
+
+
+def _ask_pythons(container: Container, device: str) -> tuple[str, Captured]:
+    """The interpreter that has TensorFlow, or else the last that is one, and what it says."""
+    answers = []
+    for python in _PYTHONS:
+        captured = _run(container, (python, "-c", INSPECTION), hiding_variables(device))
+        if captured.exit_code == _ENGINE_FAILED:
+            remedy = _NO_GPUS if container.gpus else f"{container.engine} run --rm {container.image} must work"
+            raise FatalError(f"{container.engine} can't start a container of {container.image}: {tail(captured)}", remedy)
+        answers.append((python, captured))
+        if captured.exit_code == 0:
+            break
+    return next((each for each in reversed(answers) if each[1].exit_code not in _CANNOT_BE_STARTED), answers[0])
 
 
 def new_name() -> str:
