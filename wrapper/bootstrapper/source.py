@@ -37,7 +37,7 @@ def parse_source(text: str) -> Source:
         remedy = f"Write --environment python:{text}" if Path(text).exists() else f"It is {FORMS}"
         raise UsageError(f"--environment {text[:200]!r} is no kind of environment", remedy)
     if colon and not name.strip():
-        raise UsageError(f"--environment {text}: nothing stands after the colon; is a shell variable unset?", f"It is {FORMS}")
+        raise UsageError(f"--environment {text}: nothing stands after the colon", f"It is {FORMS}")
     if kind == "locked" and name:
         raise UsageError(f"--environment {text}: a locked environment is made for the release and has no name", "Write locked alone")
     if kind == "python" and not name:
