@@ -32,11 +32,20 @@ HEADER = """\
 #   cuda, cudnn    what TensorFlow was built for, and the major version of cuDNN that it loads
 #   own            TensorFlow's code for GPUs, by compute capability, and PTX, which the driver compiles for newer GPUs
 #   locked_cudnn   the same of the cuDNN in the lock, where the lock holds one: what is lower than its lowest code is cuDNN's limit
+#   systems        for which the packages for the CPU and the GPU have wheels
 """
 FAT_BINARY = re.compile(re.escape(struct.pack("<IHH", 0xBA55ED50, 1, 16)))
 """Magic number, version, and size of the header, which ends with the size of what follows (`fatBinaryHeader` in CUDA's fatbinary.h)."""
 ENTRY = struct.Struct("<HHIQIIHHI")
 """Kind, version, sizes of header and of content, compressed size, options, minor and major version, architecture."""
+PLATFORM_TAGS = {
+    "linux-x86_64": r"linux\w*_x86_64",
+    "linux-aarch64": r"linux\w*_aarch64",
+    "windows-x86_64": r"win_amd64",
+    "macos-x86_64": r"macosx\w+_x86_64",
+    "macos-aarch64": r"macosx\w+_arm64",
+}
+"""Systems as `this_system` names them, and the tags of their wheels."""
 PTX, CODE = 1, 2
 LEAST_SHARE = 0.05
 """What fewer of TensorFlow's fat binaries hold is the code of a few kernels."""
@@ -64,7 +73,26 @@ def read_release(release: Release) -> Wheel:
         with tempfile.TemporaryDirectory(prefix="tfcnn-wheel-") as folder:
             fetch(release, name, Path(folder))
             locked = read_gpu_code(Path(folder), in_each)
-    return Wheel(tensorflow=release.tensorflow, read=datetime.now(UTC).date().isoformat(), own=own, locked_cudnn=locked, **built)
+    systems = {device: read_systems(release, device) for device in ("cpu", "gpu")}
+    return Wheel(tensorflow=release.tensorflow, read=datetime.now(UTC).date().isoformat(), own=own, locked_cudnn=locked, systems=systems, **built)
+
+
+def read_systems(release: Release, device: str) -> tuple[str, ...]:
+    """The systems for which the release's package for a device has wheels, by what uv says when it is asked for one that has none.
+
+    Raises:
+        FatalError: the index does not answer.
+    """
+    requirement = f"{release.package(device)}=={release.tensorflow}"
+    with tempfile.TemporaryDirectory(prefix="tfcnn-wheel-") as folder:
+        wanted = Path(folder) / "wanted.in"
+        wanted.write_text(f"{requirement}\n", encoding="utf-8")
+        how = ["--no-deps", "--only-binary=:all:", "--python-platform=riscv64-unknown-linux", f"--python-version={release.python[0]}"]
+        told = " ".join(run_uv(["pip", "compile", *how, str(wanted)]).stderr.split())
+    listed = re.search(r"on the following platforms?: (.*)", told)
+    if not listed:
+        raise FatalError(f"the index can't be asked for {requirement}: {told}", "Mend that")
+    return tuple(system for system, tag in PLATFORM_TAGS.items() if re.search(tag, listed[1]))
 
 
 def fetch(release: Release, name: str, folder: Path) -> None:

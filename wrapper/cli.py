@@ -120,14 +120,16 @@ def _releases(options: argparse.Namespace, console: Console, given: list[str]) -
     from wrapper import views
     from wrapper.bootstrapper.environment import find_pythons
     from wrapper.bootstrapper.host import nvidia_gpus
-    from wrapper.bootstrapper.offers import list_offers
+    from wrapper.bootstrapper.offers import Here, list_offers
     from wrapper.bootstrapper.proven import load_proven
     from wrapper.bootstrapper.release import load_releases
     from wrapper.bootstrapper.surroundings import lacking_libraries
+    from wrapper.bootstrapper.wheels import this_system
     from wrapper.runner.sweep import load_models
 
     gpus, cuda_served, _ = nvidia_gpus()
-    offers = list_offers(load_releases(), find_pythons(), gpus, cuda_served, load_proven(), load_models(), lacking_libraries)
+    here = Here(pythons=find_pythons(), gpus=gpus, cuda_served=cuda_served, system=this_system(), lack=lacking_libraries)
+    offers = list_offers(load_releases(), here, load_proven(), load_models())
     if options.json:
         console.write(views.releases_json(offers))
     else:

@@ -120,7 +120,7 @@ def releases_json(offers: Sequence[Offer]) -> str:
 def _offer_row(offer: Offer) -> tuple[str, ...]:
     release, proven, wheel = offer.release, offer.proven, offer.release.wheel
     device = f"{offer.device.upper()}{'*' if offer.compiled_at_start else ''}"
-    here = f"{device}, Python {offer.python}" if offer.device else f"no Python {release.python[0]}"
+    here = f"{device}, Python {offer.python}" if offer.device else f"no {offer.missing[0].partition(' or ')[0]}"
     count = f"{proven.date}, {len(proven.ok)} of {proven.models}" if proven.date else "not yet"
     held = dict.fromkeys((wheel.own.code[0], wheel.own.code[-1])) if wheel else ()
     code = "–".join(held) + (", PTX" if wheel and wheel.own.ptx else "")

@@ -168,6 +168,14 @@ def test_upstream_that_does_not_answer(sound: Wish, monkeypatch: pytest.MonkeyPa
     assert f"upstream can't be reached at {address}" in fail and "no answer within 0.3 s" in fail
 
 
+def test_a_release_without_wheels_for_this_system(sound: Wish, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("examination", "setup"):
+        monkeypatch.setattr(f"wrapper.bootstrapper.{module}.this_system", lambda: "macos-x86_64")
+    fail = told(examine(sound, nvml=NO_DRIVER), "fail")
+    assert "release: tensorflow-cpu 2.21.0 has no wheels for macos-x86_64" in fail and "--environment docker" in fail
+    assert "TensorFlow 2.16.2 for the CPU" in told(examine(with_(sound, tensorflow=None), nvml=NO_DRIVER), "ok")
+
+
 def test_a_damaged_checkout(sound: Wish) -> None:
     (sound.vendor / f"benchmarks-{row().upstream_commit[:12]}").mkdir(parents=True)
     fail = told(examine(sound, nvml=NO_DRIVER), "fail")

@@ -9,19 +9,21 @@ import pytest
 from rich.console import Console
 
 from wrapper.bootstrapper.host import Gpu
-from wrapper.bootstrapper.offers import Offer, list_offers
+from wrapper.bootstrapper.offers import Here, Offer, list_offers
 from wrapper.bootstrapper.proven import NO_ENVIRONMENT, OK, OUTDATED, Outcome, Proof
 from wrapper.bootstrapper.pythons import Interpreter
 from wrapper.bootstrapper.release import Release, load_releases
 from wrapper.views import releases_parts
 
 MODELS = ("trivial", "vgg16", "ssd300")
-PYTHONS = [Interpreter(path="x", version="3.11.7"), Interpreter(path="y", version="3.6.15")]
+PYTHONS = (Interpreter(path="x", version="3.11.7"), Interpreter(path="y", version="3.6.15"))
+LINUX = Here(pythons=PYTHONS, system="linux-x86_64")
 
 
-def offers(*gpus: Gpu, cuda_served: str | None = "12.8", proof: Proof | None = None) -> dict[str, Offer]:
+def offers(*gpus: Gpu, proof: Proof | None = None, **changes: object) -> dict[str, Offer]:
+    here = msgspec.structs.replace(LINUX, **({"gpus": gpus, "cuda_served": "12.8"} | changes))
     proofs = {proof.tensorflow: proof} if proof else {}
-    return {offer.release.tensorflow: offer for offer in list_offers(load_releases(), PYTHONS, gpus, cuda_served, proofs, MODELS)}
+    return {offer.release.tensorflow: offer for offer in list_offers(load_releases(), here, proofs, MODELS)}
 
 
 def gpu(capability: str) -> Gpu:
@@ -38,8 +40,7 @@ def test_without_a_gpu_python_decides() -> None:
     found = offers()
     assert (found["1.12.0"].python, found["1.12.0"].device, found["1.12.0"].missing) == ("3.6", "cpu", ())
     assert (found["2.3.4"].python, found["2.3.4"].device) == ("3.6", "cpu")
-    none = [Interpreter(path="x", version="3.7.1")]
-    (newest,) = [one for one in list_offers(load_releases(), none, (), None, {}, MODELS) if one.release.tensorflow == "2.21.0"]
+    newest = offers(pythons=(Interpreter(path="x", version="3.7.1"),))["2.21.0"]
     assert (newest.python, newest.device, newest.missing) == ("", "", ("Python 3.11 or 3.13 or 3.12 or 3.10",))
 
 
@@ -55,9 +56,15 @@ def test_a_gpu_is_of_no_use_without_the_libraries_that_a_release_takes_from_the_
     def lack(release: Release) -> str | None:
         return "no CUDA here" if release.tensorflow == "1.12.0" else None
 
-    found = {one.release.tensorflow: one for one in list_offers(load_releases(), PYTHONS, [gpu("7.0")], "12.8", {}, MODELS, lack)}
+    found = offers(gpu("7.0"), lack=lack)
     assert (found["1.12.0"].device, found["1.12.0"].missing) == ("cpu", ("no CUDA here",))
     assert found["1.12.3"].device == "gpu"
+
+
+def test_a_release_that_was_not_published_for_a_system_is_not_offered_there() -> None:
+    found = offers(system="windows-x86_64")
+    assert (found["1.10.1"].device, found["1.10.1"].missing) == ("", ("wheels for windows-x86_64",))
+    assert (found["1.12.0"].device, found["1.12.0"].missing) == ("cpu", ())
 
 
 def test_one_gpu_that_fits_is_enough() -> None:

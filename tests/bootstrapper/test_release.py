@@ -46,6 +46,7 @@ def test_what_each_gpu_wheel_holds_was_read(release: Release) -> None:
     for held in filter(None, [wheel.own, wheel.locked_cudnn]):
         assert held.code and list(held.code) == sorted(set(held.code), key=Version)
         assert held.ptx and list(held.ptx) == sorted(set(held.ptx), key=Version)
+    assert all("linux-x86_64" in wheel.systems[package] for package in ("cpu", "gpu"))
     if wheel.locked_cudnn:
         ((cuda, version),) = locked
         assert wheel.locked_cudnn.wheel.startswith(f"nvidia_cudnn_{cuda}-{version}-")

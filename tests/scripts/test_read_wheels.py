@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
-from read_wheels import CODE, PTX, fat_binaries, in_each, in_largest, lock_entry, named_in, read_build, read_gpu_code
+from read_wheels import CODE, PLATFORM_TAGS, PTX, fat_binaries, in_each, in_largest, lock_entry, named_in, read_build, read_gpu_code
 
 Parts = Sequence[tuple[int, int]]
 ALL: Parts = [(PTX, 35), (CODE, 35), (CODE, 70)]
@@ -92,3 +93,18 @@ def test_the_entry_of_a_lock() -> None:
     lock = f"# made\ntensorflow==2.1 ; x\n{wanted}\ntermcolor==1.0 \\\n    --hash=sha256:cc\n"
     assert lock_entry(lock, "tensorflow-gpu") == wanted
     assert lock_entry(lock, "tensorflow") == "tensorflow==2.1 ; x"
+
+
+@pytest.mark.parametrize(
+    ("tag", "system"),
+    [
+        ("manylinux1_x86_64", "linux-x86_64"),
+        ("linux_x86_64", "linux-x86_64"),
+        ("manylinux_2_27_aarch64", "linux-aarch64"),
+        ("macosx_10_11_x86_64", "macos-x86_64"),
+        ("macosx_12_0_arm64", "macos-aarch64"),
+        ("win_amd64", "windows-x86_64"),
+    ],
+)
+def test_a_platform_tag_is_of_one_system(tag: str, system: str) -> None:
+    assert [name for name, pattern in PLATFORM_TAGS.items() if re.search(pattern, f"`{tag}`")] == [system]

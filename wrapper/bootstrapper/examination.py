@@ -26,8 +26,9 @@ from wrapper.bootstrapper.placing import existing
 from wrapper.bootstrapper.pythons import choose_python
 from wrapper.bootstrapper.release import Release, load_releases, resolve_release
 from wrapper.bootstrapper.setup import Choice, Wish, newest_fitting, release_in
-from wrapper.bootstrapper.surroundings import another_sweep, gpu_libraries, gpu_states, pci_gpus, python_path, unwritable, wrong_clock
+from wrapper.bootstrapper.surroundings import another_sweep, gpu_libraries, gpu_states, no_wheel, pci_gpus, python_path, unwritable, wrong_clock
 from wrapper.bootstrapper.upstream import git_version, look_at_upstream
+from wrapper.bootstrapper.wheels import this_system
 from wrapper.errors import FatalError, UsageError
 
 T = TypeVar("T")
@@ -155,13 +156,15 @@ def _machine(wish: Wish, nvml: Any) -> Facts:
 def _with_surroundings(facts: Facts, wish: Wish, other_sweep: str | None) -> Facts:
     """What depends on the release and on what has still to be made."""
     release = facts.release if isinstance(facts.release, Release) else None
+    locked = wish.source.kind == "locked"
     to_be_fetched = release is not None and not (wish.vendor / f"benchmarks-{release.upstream_commit[:12]}").exists()
     troubles = [
         *another_sweep(other_sweep),
         *wrong_clock(datetime.now(UTC).date(), load_releases()),
         *(unwritable(wish.vendor) if facts.to_be_made or to_be_fetched else ()),
         *(python_path(os.environ, wish.source.name) if facts.given else ()),
-        *(gpu_libraries(release, os.environ, facts.gpu_fault) if release and facts.package == "gpu" and wish.source.kind == "locked" else ()),
+        *(no_wheel(release, facts.package, this_system()) if release and locked else ()),
+        *(gpu_libraries(release, os.environ, facts.gpu_fault) if release and locked and facts.package == "gpu" else ()),
     ]
     return msgspec.structs.replace(facts, others=tuple(troubles))
 

@@ -30,7 +30,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
     release: Release
     python: str = ""
-    """The minor version of the Python that its environment would be made from; empty where the machine has none that fits."""
+    """The minor version of the Python that its environment would be made from; empty where the machine has none that fits, or where there are no
+    wheels for its system."""
     device: str = ""
     """"gpu" or "cpu": what it can run on, "" where it can't run at all."""
     compiled_at_start: bool = False
@@ -40,36 +41,36 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     proven: Proven
 
 
-def list_offers(
-    releases: Sequence[Release],
-    pythons: Sequence[Interpreter],
-    gpus: Sequence[Gpu],
-    cuda_served: str | None,
-    proofs: Mapping[str, Proof],
-    models: Collection[str],
-    lack: Callable[[Release], str | None] = lambda release: None,
-) -> tuple[Offer, ...]:
+class Here(msgspec.Struct, frozen=True, kw_only=True):
+    """This machine, as far as it decides which releases run on it."""
+
+    pythons: tuple[Interpreter, ...]
+    gpus: tuple[Gpu, ...] = ()
+    cuda_served: str | None = None
+    """The newest CUDA version that the driver serves."""
+    system: str
+    """As `this_system` names it."""
+    lack: Callable[[Release], str | None] = lambda release: None
+    """What the system lacks for a release on a GPU, in words."""
+
+
+def list_offers(releases: Sequence[Release], here: Here, proofs: Mapping[str, Proof], models: Collection[str]) -> tuple[Offer, ...]:
     """Hold each release against this machine, in the order of the table.
 
     Args:
-        pythons: those of this machine.
-        gpus: those of this machine.
-        cuda_served: the newest CUDA version that the driver serves.
         proofs: by release.
         models: all that upstream ever had.
-        lack: what the system lacks for a release on a GPU, in words.
     """
-    minors = {python.minor for python in pythons}
-    return tuple(
-        _offer(release, minors, gpus, [unfit(release, gpu, cuda_served) or lack(release) for gpu in gpus], _proven(release, proofs, models))
-        for release in releases
-    )
+    return tuple(_offer(release, here, _proven(release, proofs, models)) for release in releases)
 
 
-def _offer(release: Release, minors: Collection[str], gpus: Sequence[Gpu], troubles: Sequence[str | None], proven: Proven) -> Offer:
-    python = next((minor for minor in release.python if minor in minors), "")
-    fitting = [gpu for gpu, trouble in zip(gpus, troubles, strict=True) if not trouble]
-    missing = () if python else (f"Python {' or '.join(release.python)}",)
+def _offer(release: Release, here: Here, proven: Proven) -> Offer:
+    minors = {python.minor for python in here.pythons}
+    published = release.wheel is None or release.wheel.serves("cpu", here.system)
+    python = next((minor for minor in release.python if minor in minors), "") if published else ""
+    missing = () if python else (f"Python {' or '.join(release.python)}" if published else f"wheels for {here.system}",)
+    troubles = [unfit(release, gpu, here.cuda_served) or here.lack(release) for gpu in here.gpus]
+    fitting = [gpu for gpu, trouble in zip(here.gpus, troubles, strict=True) if not trouble]
     return Offer(
         release=release,
         python=python,

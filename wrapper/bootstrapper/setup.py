@@ -23,6 +23,7 @@ from wrapper.bootstrapper.pythons import Interpreter, choose_python, newest_serv
 from wrapper.bootstrapper.release import Release, load_releases, match_installed, resolve_release
 from wrapper.bootstrapper.source import Source
 from wrapper.bootstrapper.upstream import Checkout, commit_date, demo_repository, fetch_checkout, resolve_commit
+from wrapper.bootstrapper.wheels import this_system
 from wrapper.errors import FatalError, UsageError
 
 Say = Callable[[str], None]
@@ -166,7 +167,9 @@ def newest_served(releases: Sequence[Release], gpus: Sequence[Gpu], cuda_served:
 
 def newest_fitting(pythons: Sequence[Interpreter], gpus: Sequence[Gpu], cuda_served: str | None) -> tuple[Release, str]:
     """The newest release that can work with these Pythons and, where GPUs are to be used, with one of them; and the reason in words."""
-    return newest_servable(load_releases(), pythons, fits=lambda row: not gpus or any(unfit(row, gpu, cuda_served) is None for gpu in gpus))
+    package, system = "gpu" if gpus else "cpu", this_system()
+    published = [row for row in load_releases() if row.wheel is None or row.wheel.serves(package, system)]
+    return newest_servable(published, pythons, fits=lambda row: not gpus or any(unfit(row, gpu, cuda_served) is None for gpu in gpus))
 
 
 def prepare(choice: Choice, wish: Wish, say: Say) -> Setup:

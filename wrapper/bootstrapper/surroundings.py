@@ -48,6 +48,14 @@ def unwritable(vendor: Path) -> Iterator[Finding]:
         yield Finding(status="fail", subject="disk", text=text, remedy=remedy)
 
 
+def no_wheel(release: Release, package: str, system: str) -> Iterator[Finding]:
+    """A release that was never published for this system."""
+    if release.wheel and not release.wheel.serves(package, system):
+        text = f"{release.package(package)} {release.tensorflow} has no wheels for {system}"
+        remedy = "Choose another release (`tfcnn releases` lists them), or let a container or conda bring it (--environment docker or conda)"
+        yield Finding(status="fail", subject="release", text=text, remedy=remedy)
+
+
 def python_path(variables: Mapping[str, str], python: str) -> Iterator[Finding]:
     """What goes before the packages of an interpreter that the user named. Environments of ours are started without it."""
     if path := variables.get("PYTHONPATH"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import sys
 from pathlib import Path
 
 import msgspec
@@ -35,12 +37,25 @@ class Wheel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """TensorFlow's."""
     locked_cudnn: GpuCode | None = None
     """That of the cuDNN in the release's lock for the GPU; None where the lock holds none: it is the user's own."""
+    systems: dict[str, tuple[str, ...]] = {}
+    """By "cpu" and "gpu": the systems for which that package has wheels, as `this_system` names them."""
+
+    def serves(self, package: str, system: str) -> bool:
+        """Whether the package "cpu" or "gpu" can be installed on a system; what was not read is no reason against it."""
+        return system in self.systems.get(package, (system,))
 
 
 class WheelTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file."""
 
     wheels: tuple[Wheel, ...]
+
+
+def this_system() -> str:
+    """Such as "linux-x86_64", "windows-x86_64" or "macos-aarch64"."""
+    machine = platform.machine().lower()
+    name = {"win32": "windows", "darwin": "macos"}.get(sys.platform, sys.platform)
+    return "-".join((name, {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)))
 
 
 def load_wheels(path: Path = WHEELS) -> dict[str, Wheel]:
