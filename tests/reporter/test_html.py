@@ -137,13 +137,18 @@ def test_it_fits_each_width_follows_the_theme_and_asks_for_nothing(browser: Brow
 def test_text_of_a_figure_stays_inside_it(browser: Browser, full: str, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text(full, encoding="utf-8")
-    browser.open(path)
+    browser.open(path, width=360)
     browser.run("document.querySelectorAll('details').forEach(one => { one.open = true })")
     outside = """[...document.querySelectorAll("svg[role=img]")].flatMap(svg => [...svg.querySelectorAll("text")].filter(text => {
         const [inner, outer] = [text.getBoundingClientRect(), svg.parentNode.getBoundingClientRect()];
         return inner.left < outer.left - 1 || inner.right > outer.right + 1 || inner.bottom > outer.bottom + 1 || inner.top < outer.top - 1;
     }).map(text => text.textContent))"""
     assert browser.run(outside) == []
+    touching = """[...document.querySelectorAll("svg[role=img]")].flatMap(svg => {
+        const boxes = [...svg.querySelectorAll("text.middle")].map(text => text.getBoundingClientRect());
+        return boxes.filter((one, at) => boxes.slice(at + 1).some(two => one.top === two.top && one.right > two.left && two.right > one.left));
+    }).length"""
+    assert browser.run(touching) == 0
 
 
 def test_whatever_was_logged_stays_text(browser: Browser, make_session: Any, make_trial: Any, series: Series, tmp_path: Path) -> None:
