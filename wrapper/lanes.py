@@ -62,7 +62,7 @@ def each(asked: Sequence[Asked], step: Callable[[Asked], T], watch: Watch) -> tu
     made: list[T] = []
     refused: dict[str, FatalError] = {}
     for one in asked:
-        watch.say(f"TensorFlow {one.wish.tensorflow}:")
+        watch.say(f"TensorFlow {one.wish.tensorflow}{one.why and f' ({one.why})'}:")
         try:
             made.append(step(one))
         except Interrupted:

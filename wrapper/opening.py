@@ -16,9 +16,9 @@ import msgspec
 import wrapper
 from wrapper.batch_search import refuse_cpu
 from wrapper.bootstrapper.by_hand import BY_HAND
-from wrapper.bootstrapper.host import Gpu, Host
-from wrapper.bootstrapper.release import load_releases, resolve_release
-from wrapper.bootstrapper.setup import Choice, Setup, Wish, decide_device
+from wrapper.bootstrapper.host import Gpu, Host, nvidia_gpus
+from wrapper.bootstrapper.release import Release, load_releases, resolve_release
+from wrapper.bootstrapper.setup import Choice, Setup, Wish, decide_device, resolve_asked
 from wrapper.bootstrapper.source import Source, parse_source
 from wrapper.errors import FatalError, UsageError
 from wrapper.parser.output import Event
@@ -65,6 +65,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the user named the models for this very release: then one that it can't run is refused, not left out."""
     resume: Path | None = None
     """The report to go on with."""
+    why: str = ""
+    """Why this patch, where a minor release was asked for and another one is newer."""
 
 
 class Watch(Protocol):
@@ -116,14 +118,19 @@ def _asked_anew(request: Request) -> tuple[Asked, ...]:
     releases = tuple(wish.tensorflow.split(",")) if wish.tensorflow else sweep.tensorflow
     if isinstance(releases, tuple) and len(releases) > 1:
         exact = _exact(releases, sweep, wish)
-        return tuple(Asked(sweep=msgspec.structs.replace(sweep, tensorflow=one), wish=msgspec.structs.replace(wish, tensorflow=one)) for one in exact)
+        return tuple(
+            Asked(sweep=msgspec.structs.replace(sweep, tensorflow=one), wish=msgspec.structs.replace(wish, tensorflow=one), why=why)
+            for one, why in exact
+        )
     release = releases[0] if isinstance(releases, tuple) else releases
     return (Asked(sweep=sweep, wish=msgspec.structs.replace(wish, tensorflow=release), typed="models" in request.overrides),)
 
 
-def _exact(releases: tuple[str, ...], sweep: Sweep, wish: Wish) -> tuple[str, ...]:
-    """The exact versions of several releases that are to be set side by side."""
-    exact = tuple(resolve_release(release, load_releases()).tensorflow for release in releases)
+def _exact(releases: tuple[str, ...], sweep: Sweep, wish: Wish) -> tuple[tuple[str, str], ...]:
+    """The exact versions of several releases that are to be set side by side, each with why it is that patch, see `resolve_asked`."""
+    gpus, cuda_served, _ = nvidia_gpus() if decide_device(wish.device)[0] == "gpu" else ((), None, None)
+    resolved = [_meant(release, wish, gpus, cuda_served) for release in releases]
+    exact = [release.tensorflow for release, _ in resolved]
     several = f"{len(releases)} releases are asked for"
     if len(set(exact)) < len(exact):
         raise UsageError(f"tensorflow: {shown(', '.join(releases))} means {', '.join(exact)}, and one stands twice", "Name each release once")
@@ -135,7 +142,16 @@ def _exact(releases: tuple[str, ...], sweep: Sweep, wish: Wish) -> tuple[str, ..
     if sought:
         remedy = "Write the batch size; `tfcnn batch-size` finds it for one release"
         raise UsageError(f"models.{sought[0]}: {several}, and each could find another batch size to fit", remedy)
-    return exact
+    return tuple((release.tensorflow, why) for release, why in resolved)
+
+
+def _meant(text: str, wish: Wish, gpus: Sequence[Gpu], cuda_served: str | None) -> tuple[Release, str]:
+    try:
+        return resolve_asked(text, wish.source, gpus, cuda_served)
+    except UsageError:
+        raise
+    except FatalError:  # conda has none: this release is left out when its turn comes, and does not stop the others
+        return resolve_release(text, load_releases()), ""
 
 
 def _check_input(request: Request, asked: Asked) -> None:

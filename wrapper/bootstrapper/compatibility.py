@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from packaging.version import Version
 
@@ -56,6 +56,22 @@ def unfit(release: Release, gpu: Gpu, cuda_served: str | None, platform: str = s
         if cuda_served and Version(cuda_served) < Version(cuda):
             return f"{what}, and a driver that serves CUDA {cuda_served} can't compile its PTX of CUDA {cuda}"
     return None
+
+
+def best_patch(patches: Sequence[Release], gpus: Sequence[Gpu], cuda_served: str | None) -> Release:
+    """The newest patch that holds code for one of these GPUs; where none does the one whose PTX is the nearest to them; without GPUs the newest.
+
+    Args:
+        patches: of one minor release, oldest first.
+    """
+
+    def worth(patch: Release) -> tuple[bool, bool, Version]:
+        served = [gpu for gpu in gpus if unfit(patch, gpu, cuda_served) is None]
+        at_once = any(not is_compiled_at_start(patch, gpu) for gpu in served)
+        ptx = patch.wheel.own.ptx if patch.wheel and served and not at_once else ()
+        return bool(served), at_once, max(map(Version, ptx), default=Version("0"))
+
+    return max(reversed(patches), key=worth)
 
 
 def has_code(held: GpuCode, capability: str) -> bool:

@@ -81,6 +81,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     pythons: tuple[Interpreter, ...] | Trouble | None = None
     upstream: str | Trouble | None = None
     release: Release | Trouble | None = None
+    reason: str = ""
+    """Why that release, for people."""
     environment: str | Trouble | None = None
     """Where the release's environment is or will be, in words."""
     to_be_made: bool = False
@@ -144,7 +146,7 @@ def _release(facts: Facts) -> Iterator[Finding]:
     parts = [f"TensorFlow {release.tensorflow} for the {facts.package.upper()}", f"Python {' or '.join(release.python)}"]
     if facts.package == "gpu":
         parts += [f"CUDA {release.cuda or 'not known'}", f"cuDNN {release.cudnn or 'not known'}"]
-    yield Finding(status="ok", subject="release", text=", ".join(parts))
+    yield Finding(status="ok", subject="release", text=", ".join(parts) + (facts.reason and f": {facts.reason}"))
     if not release.verified:
         text = f"TensorFlow {release.tensorflow} has no row of its own: it uses that of its minor release"
         yield Finding(status="warn", subject="release", text=text, remedy="Choose one that `tfcnn releases` lists, if any of it will do")

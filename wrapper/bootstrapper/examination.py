@@ -24,8 +24,8 @@ from wrapper.bootstrapper.inspection import locate, look_again, use_environment
 from wrapper.bootstrapper.making import MARKER, losses, read_marker
 from wrapper.bootstrapper.placing import existing
 from wrapper.bootstrapper.pythons import choose_python
-from wrapper.bootstrapper.release import Release, load_releases, resolve_release
-from wrapper.bootstrapper.setup import Choice, Wish, newest_fitting, release_in
+from wrapper.bootstrapper.release import Release, load_releases
+from wrapper.bootstrapper.setup import Choice, Wish, decide_release, release_in
 from wrapper.bootstrapper.surroundings import another_sweep, gpu_libraries, gpu_states, no_wheel, pci_gpus, python_path, unwritable, wrong_clock
 from wrapper.bootstrapper.upstream import git_version, look_at_upstream
 from wrapper.bootstrapper.wheels import this_system
@@ -60,13 +60,14 @@ def examine(wish: Wish, *, deep: bool = False, other_sweep: str | None = None, n
     known = pythons if isinstance(pythons, tuple) else None
     facts = _machine(wish, nvml)
     found = tuple(_find_tensorflows(wish, known or ()))
-    release = _attempt(lambda: _release(wish, known, facts, found))
+    chosen = _attempt(lambda: _release(wish, known, facts, found))
+    release, reason = chosen if isinstance(chosen, tuple) else (chosen, "")
     environment, made = _environment(wish, release, facts.package, lambda: known)
     found = tuple(_look_over(msgspec.structs.replace(one, used=one.used or one.place == made), deep=deep) for one in found)
     damaged = any(one.place == made and one.seen for one in found)
     if damaged and isinstance(release, Release) and known is not None:  # then it is made again
-        chosen = _attempt(lambda: choose_python(release, known))
-        environment = chosen if isinstance(chosen, Trouble) else environment
+        python = _attempt(lambda: choose_python(release, known))
+        environment = python if isinstance(python, Trouble) else environment
     if deep:
         found = tuple(_import(one, "cpu" if facts.device == "cpu" or not facts.gpus else "gpu") for one in found)
     facts = msgspec.structs.replace(
@@ -75,6 +76,7 @@ def examine(wish: Wish, *, deep: bool = False, other_sweep: str | None = None, n
         pythons=pythons,
         upstream=_upstream(wish, release) if isinstance(release, Release) and isinstance(facts.git, str) else None,
         release=release,
+        reason=reason,
         environment=environment,
         to_be_made=made is None or damaged,
         found=found,
@@ -169,20 +171,18 @@ def _with_surroundings(facts: Facts, wish: Wish, other_sweep: str | None) -> Fac
     return msgspec.structs.replace(facts, others=tuple(troubles))
 
 
-def _release(wish: Wish, pythons: tuple[Interpreter, ...] | None, facts: Facts, found: tuple[Found, ...]) -> Release | None:
-    """The release that a sweep would run; None where it can't be told without starting what a user named, or without uv."""
+def _release(wish: Wish, pythons: tuple[Interpreter, ...] | None, facts: Facts, found: tuple[Found, ...]) -> tuple[Release, str] | None:
+    """The release that a sweep would run, and why; None where it can't be told without starting what a user named, or without uv."""
     if wish.source.kind == "python":
         python = locate(wish.source.name)
         installed = next((one.tensorflow for one in found if one.place == str(python)), "")
         if not installed:
             raise FatalError(f"{python} has no TensorFlow, by the metadata of its packages", "Install it there, or leave --python out")
-        return release_in(wish.source.name, installed, wish.tensorflow)
-    if wish.tensorflow:
-        return resolve_release(wish.tensorflow, load_releases())
-    if wish.source.kind != "locked" or pythons is None:
+        return release_in(wish.source.name, installed, wish.tensorflow), f"it is what {python} has"
+    if not wish.tensorflow and (wish.source.name or (wish.source.kind == "locked" and pythons is None)):
         return None
     gpus = [state.gpu for state in facts.gpus] if facts.package == "gpu" else []
-    return newest_fitting(pythons, gpus, facts.cuda_served)[0]
+    return decide_release(wish, gpus, facts.cuda_served, lambda: pythons or ())
 
 
 def _upstream(wish: Wish, release: Release) -> str | Trouble:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -82,8 +82,11 @@ def load_releases(table: Path = TABLE) -> tuple[Release, ...]:
     return tuple(msgspec.structs.replace(release, wheel=wheels.get(release.tensorflow)) for release in releases)
 
 
-def resolve_release(text: str, releases: Sequence[Release]) -> Release:
-    """The release that the user means by "1.12.0", "1.12" (the newest row of that minor) or "1.12.2" (a patch without a row of its own).
+def resolve_release(text: str, releases: Sequence[Release], best: Callable[[list[Release]], Release] = lambda rows: rows[-1]) -> Release:
+    """The release that the user means by "1.12.0", "1.12" (the `best` row of that minor) or "1.12.2" (a patch without a row of its own).
+
+    Args:
+        best: chooses among the rows of a minor, which it is given oldest first; without it the newest.
 
     Returns:
         a row; for a patch without a row the newest row of its minor with `tensorflow` set to that patch and `verified` false.
@@ -103,7 +106,7 @@ def resolve_release(text: str, releases: Sequence[Release]) -> Release:
             f"TensorFlow {text} is not a known release", f"The nearest known are {_nearest(version, releases)}; `tfcnn releases` lists all"
         )
     if len(version.release) == 2:
-        return siblings[-1]
+        return best(siblings)
     return msgspec.structs.replace(siblings[-1], tensorflow=str(version), verified=False)
 
 

@@ -11,7 +11,7 @@ import msgspec
 from packaging.version import Version
 
 from wrapper.bootstrapper.by_hand import BY_HAND, age, with_commit
-from wrapper.bootstrapper.compatibility import unfit
+from wrapper.bootstrapper.compatibility import best_patch, unfit
 from wrapper.bootstrapper.conda import make_conda_environment, packages_for, planned_conda_environment, use_conda_environment
 from wrapper.bootstrapper.contained import planned_container, use_container
 from wrapper.bootstrapper.engine import ENGINES
@@ -107,7 +107,7 @@ def choose(wish: Wish, say: Say) -> Choice:
         why = f"it is what {wish.source.name if environment.container else environment.python} has"
     else:
         environment = None
-        release, why = _decide_release(wish, package)
+        release, why = decide_release(wish, *(nvidia_gpus()[:2] if package == "gpu" else ((), None)))
     if wish.commit:
         known = {row.upstream_commit for row in load_releases()}
         release = with_commit(release, resolve_commit(wish.commit, known=known, address=wish.upstream, vendor=wish.vendor))
@@ -126,18 +126,47 @@ def _look_at_named(wish: Wish, device: str, package: str, say: Say) -> tuple[Env
     return fit_to_release(environment, release), release
 
 
-def _decide_release(wish: Wish, package: str) -> tuple[Release, str]:
-    """The release that was asked for, or the newest that this machine and the source can serve; and the reason in words."""
-    asked = resolve_release(wish.tensorflow, load_releases()) if wish.tensorflow else None
-    if asked and wish.source.kind != "conda":
-        return asked, "asked for"
-    gpus, cuda_served, _ = nvidia_gpus() if package == "gpu" and not asked else ((), None, None)
+def decide_release(
+    wish: Wish, gpus: Sequence[Gpu], cuda_served: str | None, pythons: Callable[[], Sequence[Interpreter]] = find_pythons
+) -> tuple[Release, str]:
+    """The release that was asked for, or the newest that this machine and the source can serve; and the reason in words.
+
+    Args:
+        wish: whose source is made for the release, not named.
+        gpus: those to be used; none where the package for the CPU is taken.
+        pythons: looks for those of this machine; called only where they decide.
+
+    Raises:
+        UsageError: an unknown release.
+        FatalError: there is none that fits.
+    """
+    if wish.tensorflow:
+        release, why = resolve_asked(wish.tensorflow, wish.source, gpus, cuda_served)
+        return release, f"asked for{why and f' ({why})'}"
     if wish.source.kind == "conda":
-        built = [resolve_release(each.tensorflow, load_releases()) for each in packages_for(wish.tensorflow, package)]
-        return newest_served(built, gpus, cuda_served), "asked for" if asked else "the newest that conda is known to have for this machine"
+        built = [resolve_release(each.tensorflow, load_releases()) for each in packages_for(None, "gpu" if gpus else "cpu")]
+        return newest_served(built, gpus, cuda_served), "the newest that conda is known to have for this machine"
     if wish.source.kind in ENGINES:  # an image brings its Python
         return newest_served(load_releases(), gpus, cuda_served), "the newest for this machine"
-    return newest_fitting(find_pythons(), gpus, cuda_served)
+    return newest_fitting(pythons(), gpus, cuda_served)
+
+
+def resolve_asked(text: str, source: Source, gpus: Sequence[Gpu], cuda_served: str | None) -> tuple[Release, str]:
+    """The release that a version asked for means on this machine, and why, where a minor such as "1.12" does not mean its newest known patch.
+
+    Raises:
+        UsageError: an unknown release.
+        FatalError: conda is to make the environment, and has no such release.
+    """
+    newest = resolve_release(text, load_releases())
+    if source == Source("conda"):
+        release = resolve_release(packages_for(text, "gpu" if gpus else "cpu")[-1].tensorflow, load_releases())
+        why = f"conda has no {newest.tensorflow}"
+    else:
+        release = resolve_release(text, load_releases(), best=lambda patches: best_patch(patches, gpus, cuda_served))
+        held = ", ".join(newest.wheel.own.code) if newest.wheel else "none"
+        why = f"{newest.tensorflow} holds code for compute capability {held} alone"
+    return release, "" if release == newest else why
 
 
 def release_in(python: str, installed: str, asked: str | None) -> Release:
