@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from wrapper.reporter.caveats import caveats
 from wrapper.reporter.content import Report
 from wrapper.reporter.facts import drivers, hardware, known, started_by
 from wrapper.reporter.headline import mean_text, significant
@@ -22,12 +21,12 @@ def block(session: Session, report: Report) -> str:
     shown = report.summaries[:_CASES]
     spreads = ["–" if one.sd_percent is None else f"{significant(one.sd_percent, 2)} %" for one in shown]
     rows = [
-        (_text(report.labels[one.case]), mean_text(one), one.n, spread, ", ".join(caveats(report, one)) or "–")
+        (_text(report.labels[one.case]), mean_text(one), one.n, spread, ", ".join(report.caveats(one)) or "–")
         for one, spread in zip(shown, spreads, strict=True)
     ]
     release, host = session.release, session.host
     common = "; ".join(f"{name}: {value}" for name, value in report.headline.common.items())
-    warned = meanings(kind for one in report.summaries for kind in caveats(report, one))
+    warned = meanings(kind for one in report.summaries for kind in report.caveats(one))
     facts = [
         f"Hardware: {hardware(session)}, driver {drivers(session) or 'not used'}; {known(host, 'cpu')}; {known(host, 'os')}",
         f"TensorFlow {known(release, 'tensorflow')}, Python {known(session.environment, 'python_version')}, "

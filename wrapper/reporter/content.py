@@ -74,6 +74,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         """How far an unfinished sweep got, empty for a finished one."""
         return f"{self.done} of {self.planned} trials done" if self.done < self.planned else ""
 
+    def caveats(self, summary: Summary) -> tuple[str, ...]:
+        """What a reader of one figure must know where there is room for a few words only: the kinds of warnings on the case and on its trials, and
+        "incomplete" where the sweep was stopped; each once."""
+        kinds = [*(warning.kind for warning in self.case_warnings[summary.case]), *summary.warnings, *(["incomplete"] if self.unfinished else [])]
+        return tuple(dict.fromkeys(kinds))
+
 
 def compose(session: Session, records: Records, known_losses: Sequence[KnownLosses]) -> Report:
     """What the report says, from the records and the series of losses that others saw."""

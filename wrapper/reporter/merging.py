@@ -10,7 +10,6 @@ import msgspec
 
 from wrapper.errors import UsageError
 from wrapper.reporter.analysis import Summary
-from wrapper.reporter.caveats import caveats
 from wrapper.reporter.comparison import shared_conditions
 from wrapper.reporter.content import compose
 from wrapper.reporter.matching import Conditions, conditions_of, references_from
@@ -83,7 +82,7 @@ def merge(directories: Sequence[Path]) -> tuple[MergedTable, ...]:
         for summary, reference in zip(valid, references_from(valid, conditions), strict=True):
             table = tables.setdefault(tuple(getattr(reference, name) for name in _SAME), {})
             table.setdefault(directory, (conditions, {}))[1][(summary.case.model, summary.case.batch_size)] = Figure(
-                summary=summary, caveats=caveats(report, summary)
+                summary=summary, caveats=report.caveats(summary)
             )
     return tuple(_table(list(table.values())) for table in tables.values())
 

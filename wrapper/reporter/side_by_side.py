@@ -9,7 +9,6 @@ import msgspec
 
 from wrapper.reporter.analysis import Summary
 from wrapper.reporter.axis import Axis, Part, read_axis
-from wrapper.reporter.caveats import caveats
 from wrapper.reporter.comparison import Comparison, Row, compare
 from wrapper.reporter.content import Report, compose
 from wrapper.reporter.facts import hardware, known
@@ -147,7 +146,7 @@ def _cell(one: Measured | None, case: Case, base: Measured | None, comparison: C
     if summary is None:
         return Cell("upstream can't run it")
     failed = [f"{number} {verdict.replace('_', ' ')}" for verdict, number in summary.failed.items()]
-    said = [*failed, *caveats(one.report, summary)]
+    said = [*failed, *one.report.caveats(summary)]
     if summary.mean is None:
         said = failed
     elif one is base:

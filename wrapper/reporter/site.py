@@ -11,7 +11,6 @@ import msgspec
 
 from wrapper.errors import FatalError
 from wrapper.reporter.analysis import Summary
-from wrapper.reporter.caveats import caveats
 from wrapper.reporter.content import compose
 from wrapper.reporter.facts import UNKNOWN, hardware, known
 from wrapper.reporter.files import explained, write_text_atomically
@@ -90,7 +89,7 @@ def _own_page(source: Path, name: str) -> tuple[str, list[_Figure]] | str:
         return "a demo, whose figures can't be compared with anything"
     report = compose(session, records, load_known_losses())
     facts = {"machine": hardware(session), "tensorflow": known(session.release, "tensorflow"), "date": session.created[:10]}
-    figures = [_Figure(page=name, summary=summary, caveats=caveats(report, summary), **facts) for summary in report.summaries]
+    figures = [_Figure(page=name, summary=summary, caveats=report.caveats(summary), **facts) for summary in report.summaries]
     return report_html(session, records.trials, report, series=read_series(source, records.trials)), figures
 
 
