@@ -144,7 +144,8 @@ def decide_release(
         release, why = resolve_asked(wish.tensorflow, wish.source, gpus, cuda_served)
         return release, f"asked for{why and f' ({why})'}"
     if wish.source.kind == "conda":
-        built = [resolve_release(each.tensorflow, load_releases()) for each in packages_for(None, "gpu" if gpus else "cpu")]
+        releases = load_releases()
+        built = [resolve_release(each.tensorflow, releases) for each in packages_for(None, "gpu" if gpus else "cpu")]
         return newest_served(built, gpus, cuda_served), "the newest that conda is known to have for this machine"
     if wish.source.kind in ENGINES:  # an image brings its Python
         return newest_served(load_releases(), gpus, cuda_served), "the newest for this machine"
@@ -158,12 +159,13 @@ def resolve_asked(text: str, source: Source, gpus: Sequence[Gpu], cuda_served: s
         UsageError: an unknown release.
         FatalError: conda is to make the environment, and has no such release.
     """
-    newest = resolve_release(text, load_releases())
+    releases = load_releases()
+    newest = resolve_release(text, releases)
     if source == Source("conda"):
-        release = resolve_release(packages_for(text, "gpu" if gpus else "cpu")[-1].tensorflow, load_releases())
+        release = resolve_release(packages_for(text, "gpu" if gpus else "cpu")[-1].tensorflow, releases)
         why = f"conda has no {newest.tensorflow}"
     else:
-        release = resolve_release(text, load_releases(), best=lambda patches: best_patch(patches, gpus, cuda_served))
+        release = resolve_release(text, releases, best=lambda patches: best_patch(patches, gpus, cuda_served))
         held = ", ".join(newest.wheel.own.code) if newest.wheel else "none"
         why = f"{newest.tensorflow} holds code for compute capability {held} alone"
     return release, "" if release == newest else why
