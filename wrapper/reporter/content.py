@@ -104,9 +104,8 @@ def compose(session: Session, records: Records, known_losses: Sequence[KnownLoss
         for trial in records.trials
         if (verdict := failure(trial)) is not None
     )
-    release = str(session.release.get("tensorflow", ""))
     return Report(
-        title=f"DEMO on {hardware(session)}" if session.demo else f"Images per second: TensorFlow {release} on {hardware(session)}",
+        title=f"DEMO on {hardware(session)}" if session.demo else f"Images per second: TensorFlow {session.tensorflow} on {hardware(session)}",
         notice=DEMO_NOTICE if session.demo else "",
         headline=headline(summaries, case_warnings),
         failures=failures,
@@ -137,7 +136,7 @@ def _remedy(trial: Trial, largest: dict[Case, int], session: Session) -> str:
     remedy = " ".join([*(one.detail for one in trial.judgement.warnings if one.kind == "commit_of_another_time"), trial.judgement.remedy])
     if trial.judgement.verdict != "out_of_memory":
         return remedy
-    rooms = [gpu.get("memory_bytes") for gpu in session.host.get("gpus", ()) if trial.case.device == "gpu"]
+    rooms = [gpu.get("memory_bytes") or 0 for gpu in session.gpus if trial.case.device == "gpu"]
     room = f" The device has {min(rooms) / 2**30:.1f} GiB." if rooms and all(rooms) else ""
     ran = largest.get(msgspec.structs.replace(trial.case, batch_size=0))
     return f"{remedy}{room}" + (f" The largest that ran in this sweep is {ran}." if ran else "")

@@ -23,7 +23,7 @@ def hardware(session: Session) -> str:
     """What the sweep ran on, in one phrase."""
     if session.device != "gpu":
         return known(session.host, "cpu")
-    names = [known(gpu, "name") for gpu in session.host.get("gpus") or []]
+    names = [known(gpu, "name") for gpu in session.gpus]
     return " and ".join(dict.fromkeys(names)) or "an unknown GPU"
 
 
@@ -31,7 +31,7 @@ def drivers(session: Session) -> str:
     """The versions of the GPU driver, empty where no GPU was used."""
     if session.device != "gpu":
         return ""
-    return ", ".join(dict.fromkeys(known(gpu, "driver") for gpu in session.host.get("gpus") or []))
+    return ", ".join(dict.fromkeys(known(gpu, "driver") for gpu in session.gpus))
 
 
 def host_rows(host: Mapping[str, Any]) -> Rows:

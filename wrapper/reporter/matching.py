@@ -88,13 +88,12 @@ def conditions_of(session: Session, name: str) -> Conditions:
         session: as read from session.json.
         name: the report's name, such as its directory's.
     """
-    gpus = session.host.get("gpus") or []
-    names = list(dict.fromkeys(str(gpu.get("name")) for gpu in gpus)) if session.device == "gpu" else [str(session.host.get("cpu", "CPU"))]
+    names = list(dict.fromkeys(str(gpu.get("name")) for gpu in session.gpus)) if session.device == "gpu" else [str(session.host.get("cpu", "CPU"))]
     return Conditions(
         name=name,
         gpu=" and ".join(canonical_gpu(gpu) or gpu for gpu in names) or "unknown GPU",
-        tensorflow=str(session.release.get("tensorflow", "")),
-        tf32=_tf32(session, gpus),
+        tensorflow=session.tensorflow,
+        tf32=_tf32(session),
         measured=session.created[:10],
         demo=session.demo,
     )
@@ -238,17 +237,17 @@ def _text(value: object) -> str:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
-def _tf32(session: Session, gpus: Sequence[dict[str, object]]) -> bool | None:
+def _tf32(session: Session) -> bool | None:
     """TF32 came with compute capability 8.0; TensorFlow's own packages use it by default from 2.4 on, the first built for CUDA 11
     (https://www.tensorflow.org/api_docs/python/tf/config/experimental/enable_tensor_float_32_execution). Others' builds of older releases may."""
     if session.device == "cpu":
         return False
-    capability = str(gpus[0].get("compute_capability") or "") if gpus else ""
+    capability = str(session.gpus[0].get("compute_capability") or "") if session.gpus else ""
     if not capability:
         return None
     if Version(capability) < Version("8.0") or (session.release.get("environment") or {}).get("NVIDIA_TF32_OVERRIDE") == "0":
         return False
     try:
-        return True if Version(str(session.release.get("tensorflow"))) >= Version("2.4") else None
+        return True if Version(session.tensorflow) >= Version("2.4") else None
     except InvalidVersion:
         return None

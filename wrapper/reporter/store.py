@@ -82,6 +82,16 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     load: tuple[str, ...] = ()
     """Who else computed on this machine when the sweep began."""
 
+    @property
+    def tensorflow(self) -> str:
+        """The release's version, empty where it is not recorded."""
+        return str(self.release.get("tensorflow", ""))
+
+    @property
+    def gpus(self) -> list[dict[str, Any]]:
+        """The facts of each GPU of the machine."""
+        return self.host.get("gpus") or []
+
 
 class Records(msgspec.Struct, frozen=True, kw_only=True):
     """What trials.jsonl holds."""
@@ -231,9 +241,8 @@ class _Environment(msgspec.Struct):
 
 
 def _name_parts(session: Session) -> list[str]:
-    gpus = session.host.get("gpus") or []
-    hardware = str(gpus[0].get("name") or "gpu") if session.device == "gpu" and gpus else session.device
-    return [str(session.sweep.get("name") or "sweep"), str(session.release.get("tensorflow", "")), hardware]
+    hardware = str(session.gpus[0].get("name") or "gpu") if session.device == "gpu" and session.gpus else session.device
+    return [str(session.sweep.get("name") or "sweep"), session.tensorflow, hardware]
 
 
 def _is_made(directory: Path) -> bool:
@@ -265,16 +274,15 @@ def _end_of(unfinished: bytes) -> bytes:
 
 def _conditions(session: Session) -> dict[str, str]:
     """What figures depend on besides the case and the packages, by name."""
-    gpus = session.host.get("gpus") or []
     return {
-        "release": str(session.release.get("tensorflow", "")),
+        "release": session.tensorflow,
         "upstream commit": session.upstream.get("commit", ""),
         "Python": str(session.environment.get("python_version", "")),
         "image": str((session.environment.get("container") or {}).get("image_id", "")),
         "device": session.device,
         "CPU": str(session.host.get("cpu") or ""),
-        "GPU": ", ".join(str(gpu.get("name")) for gpu in gpus),
-        "GPU driver": ", ".join(sorted({str(gpu.get("driver")) for gpu in gpus})),
+        "GPU": ", ".join(str(gpu.get("name")) for gpu in session.gpus),
+        "GPU driver": ", ".join(sorted({str(gpu.get("driver")) for gpu in session.gpus})),
         "demo": str(session.demo),
     }
 

@@ -131,7 +131,7 @@ def _from_logs(directory: Path, session: Session, trial: Trial) -> Trial | str:
             execution=trial.execution,
             output=output,
             stderr=read_stderr(_file(directory, f"{stem}.stderr")),
-            release_minor=None if session.demo else ".".join(str(session.release.get("tensorflow", "")).split(".")[:2]),
+            release_minor=None if session.demo else ".".join(session.tensorflow.split(".")[:2]),
             seen_on_devices=frozenset(seen_on) if isinstance(seen_on, list) else None,
             clock=clock,
             window=timed_window(output, stamps),
