@@ -10,22 +10,19 @@ import msgspec
 from wrapper.reporter.analysis import Summary, failure, figure
 from wrapper.reporter.content import Report
 from wrapper.reporter.facts import drivers, hardware
-from wrapper.reporter.spreadsheet import csv_cell
+from wrapper.reporter.spreadsheet import csv_text
 from wrapper.reporter.store import Session, Trial
 from wrapper.runner.sweep import Case
 
 
 def results_csv(session: Session, trials: Sequence[Trial], report: Report) -> str:
     """A row for each case; a figure that was not measured is an empty cell."""
-    import pandas
-
     totals: dict[Case, list[str]] = {}
     for trial in trials:
         if (value := figure(trial)) is not None:
             totals.setdefault(trial.case, []).append(f"{value:.2f}")
     rows = [_csv_row(session, summary, totals.get(summary.case, []), report) for summary in report.summaries]
-    table = pandas.DataFrame([{name: csv_cell(value) for name, value in row.items()} for row in rows], columns=list(rows[0]) if rows else ["notice"])
-    return str(table.to_csv(index=False, lineterminator="\n"))
+    return csv_text(list(rows[0]) if rows else ["notice"], (row.values() for row in rows))
 
 
 def results_json(session: Session, trials: Sequence[Trial], report: Report) -> str:
@@ -75,7 +72,7 @@ def _csv_row(session: Session, summary: Summary, totals: list[str], report: Repo
     case = summary.case
     return {
         "notice": report.notice,
-        "tensorflow": session.release.get("tensorflow", ""),
+        "tensorflow": session.tensorflow,
         "upstream_commit": session.upstream.get("commit", ""),
         "verified": session.release.get("verified", False),
         "hardware": hardware(session),
