@@ -6,7 +6,6 @@ import base64
 import functools
 import hashlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wrapper.reporter.chart import MOST_BARS, bars, longest, lowest
@@ -23,13 +22,12 @@ from wrapper.reporter.reference import load_sources
 from wrapper.reporter.series import TRIALS_READ, Series
 from wrapper.reporter.store import Session, Trial
 from wrapper.reporter.tables import Table, contents, fitted
+from wrapper.reporter.templates import TEMPLATES, environment
 from wrapper.runner.sweep import Case
 
 if TYPE_CHECKING:
     import jinja2
     from markupsafe import Markup
-
-_TEMPLATES = Path(__file__).parents[1] / "data" / "templates"
 
 
 def report_html(
@@ -105,22 +103,11 @@ def render(template: str, *, script: str = "", **values: Any) -> str:
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    import jinja2
-
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES, encoding="utf-8"),
-        autoescape=True,
-        finalize=lambda value: value if hasattr(value, "__html__") else without_directories(clean(value)),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        extensions=["jinja2.ext.do"],
-    )
+    return environment(lambda value: value if hasattr(value, "__html__") else without_directories(clean(value)), html=True)
 
 
 def _file(name: str) -> str:
-    return (_TEMPLATES / name).read_text(encoding="utf-8")
+    return (TEMPLATES / name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
 
 from wrapper.reporter.comparison import Comparison
 from wrapper.reporter.comparison_tables import comparison_tables
@@ -16,33 +16,27 @@ from wrapper.reporter.reference import load_sources
 from wrapper.reporter.resuming import resume_command
 from wrapper.reporter.store import Session, Trial
 from wrapper.reporter.tables import Table, contents
+from wrapper.reporter.templates import environment
 
-_TEMPLATES = Path(__file__).parents[1] / "data" / "templates"
 _RETRIES_SHOWN = 20
 
 
 def page(session: Session, trials: Sequence[Trial], report: Report, *, comparison: Comparison | None = None) -> str:
     """The report as GitHub Flavored Markdown, without the directories of the machine, and with a comparison where there is one."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES, encoding="utf-8"),
-        autoescape=False,  # that is HTML's escaping; `finalize` is Markdown's
-        finalize=_shown,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
     retries = (resume_command("DIR", report.started_by, "--retry", str(failed.index)) for failed in report.failures[:_RETRIES_SHOWN])
-    return environment.get_template("report.md.j2").render(
-        contents(session, trials, report),
-        table=_table,
+    return render_markdown(
+        "report.md.j2",
+        **contents(session, trials, report),
         code_block=code_block,
         retries=code_block(retries),
         sweep=code_block([started_by(session)]),
         comparison=comparison_tables([comparison], load_sources()) if comparison else (),
     )
+
+
+def render_markdown(template: str, **values: Any) -> str:
+    """Fill a template whose `table` makes a table; all other text in the values is escaped."""
+    return environment(_shown, html=False).get_template(template).render(**values, table=_table)
 
 
 def _shown(value: object) -> Markdown:

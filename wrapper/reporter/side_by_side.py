@@ -15,9 +15,8 @@ from wrapper.reporter.facts import hardware, known
 from wrapper.reporter.files import write_text_atomically
 from wrapper.reporter.headline import headline, labels, mean_text
 from wrapper.reporter.html import render
-from wrapper.reporter.markdown import inline, table
 from wrapper.reporter.matching import conditions_of, references_from
-from wrapper.reporter.paths import without_directories
+from wrapper.reporter.page import render_markdown
 from wrapper.reporter.store import SESSION_FILE, Session, read_records, read_session
 from wrapper.reporter.tables import Table, shortened
 from wrapper.runner.sweep import Case
@@ -92,7 +91,7 @@ def write_side_by_side(directory: Path) -> SideBySide:
         if (place / SESSION_FILE).exists() and (session := read_session(place))
     ]
     found = side_by_side(axis, measured)
-    write_text_atomically(directory / FILES[0], _markdown(found))
+    write_text_atomically(directory / FILES[0], render_markdown("releases.md.j2", found=found))
     write_text_atomically(directory / FILES[1], render("releases.html.j2", title=found.title, found=found))
     return found
 
@@ -119,7 +118,7 @@ def side_by_side(axis: Axis, measured: Sequence[Measured]) -> SideBySide:
         reports=tuple(one.part.tensorflow for one in measured),
         left_out=Table(
             ("TensorFlow", "Left out because", "What to do"),
-            [(part.tensorflow, *map(without_directories, (shortened(part.reason), part.remedy))) for part in axis.parts if part.reason],
+            [(part.tensorflow, shortened(part.reason), part.remedy) for part in axis.parts if part.reason],
             "lll",
         ),
         notes=(*_notes(measured), *_differences(comparisons)),
@@ -199,18 +198,3 @@ def _differences(comparisons: Mapping[Part, Comparison]) -> Iterator[str]:
         found |= dict.fromkeys(f"{what} is not known of one of them" for row in rows for what in row.match.unstated)
         if found:
             yield f"TensorFlow {part.tensorflow} beside the first: {'; '.join(found)}."
-
-
-def _markdown(found: SideBySide) -> str:
-    parts = [
-        f"# {inline(found.title)}",
-        f"{inline(found.caption)}.",
-        table(*msgspec.structs.astuple(found.figures)),
-        *([f"The same for all: {'; '.join(f'{inline(name)}: {inline(value)}' for name, value in found.common.items())}."] if found.common else []),
-        *map(inline, found.notes),
-        *(["## Releases left out", table(*msgspec.structs.astuple(found.left_out))] if found.left_out.rows else []),
-        "## What each release stands on",
-        table(*msgspec.structs.astuple(found.software)),
-        "\n".join(f"- [The report of TensorFlow {release}]({release}/report.md)" for release in found.reports),
-    ]
-    return "\n\n".join(parts) + "\n"
