@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import stat
 import subprocess
@@ -154,6 +155,30 @@ def test_a_sweep_in_containers(product: Product, engine: Engine, tmp_path: Path)
     assert resumed.returncode == 4, resumed.stderr
     verified = product.run("verify", str(only_report(reports)))
     assert verified.returncode == 0, verified.stdout + verified.stderr
+
+
+def planned(output: str) -> list[str]:
+    """The command lines of a dry run, whose containers have names that are not those of any other run."""
+    lines = [line.strip() for line in output.splitlines() if line.startswith("      ")]
+    return [re.sub("--name=[^ ]+", "--name=", line) for line in lines]
+
+
+def test_a_dry_run_shows_what_is_started(product: Product, engine: Engine, tmp_path: Path) -> None:
+    asked = engine.sweep(product, tmp_path / "reports", "--models", "trivial=2,vgg19=2")
+    dry = product.run(*asked, "--dry-run", **engine.variables)
+    assert dry.returncode == 0, dry.stderr
+    assert product.run(*asked, **engine.variables).returncode == 0
+    assert planned(dry.stdout) == planned("".join(f"      {shlex.join(trial.engine_command)}\n" for trial in trials_in(tmp_path / "reports")))
+
+
+@pytest.mark.parametrize("kind", ["docker", "podman"])
+def test_a_dry_run_names_the_image_of_the_release(product: Product, kind: str, tmp_path: Path) -> None:
+    arguments = product.sweep(tmp_path / "reports", "--environment", kind, "--models", "trivial=2", "--dry-run")
+    done = product.run(*arguments)
+    assert done.returncode == 0, done.stderr
+    (command, *_) = planned(done.stdout)
+    assert re.match(rf"([^ ]*/)?{kind} run --rm --name= ", command) and " --entrypoint=python docker.io/tensorflow/tensorflow:1.12.0-py3 " in command
+    assert f" {CHECKOUT}/scripts/tf_cnn_benchmarks/tf_cnn_benchmarks.py --model=trivial " in command
 
 
 def test_a_trial_that_takes_too_long_leaves_no_container(product: Product, engine: Engine, tmp_path: Path) -> None:

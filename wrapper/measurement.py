@@ -54,7 +54,7 @@ def measure(planned: PlannedTrial, bench: Bench, on_event: Callable[[Event, floa
     """
     setup, logs = bench.setup, bench.directory / LOGS
     logs.mkdir(parents=True, exist_ok=True)
-    variables = trial_variables(planned.case, setup.release.environment | setup.environment.variables)
+    variables = _variables(planned, setup)
     telemetry = logs / f"{planned.log_name}.telemetry.csv"
     way = _way(planned, setup, variables)
 
@@ -118,6 +118,11 @@ def measure(planned: PlannedTrial, bench: Bench, on_event: Callable[[Event, floa
     )
 
 
+def as_started(planned: PlannedTrial, setup: Setup) -> PlannedTrial:
+    """The trial with the command line that `measure` starts for it: in a container the engine's. For a plan."""
+    return _way(planned, setup, _variables(planned, setup)).planned
+
+
 class _Way(NamedTuple):
     """How a trial is started."""
 
@@ -125,6 +130,10 @@ class _Way(NamedTuple):
     cleanup: tuple[str, ...] = ()
     find_root: Callable[[], int | None] | None = None
     """See `Sampler.start`."""
+
+
+def _variables(planned: PlannedTrial, setup: Setup) -> dict[str, str]:
+    return trial_variables(planned.case, setup.release.environment | setup.environment.variables)
 
 
 def _way(planned: PlannedTrial, setup: Setup, variables: Mapping[str, str]) -> _Way:

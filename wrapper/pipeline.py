@@ -13,6 +13,7 @@ from wrapper.bootstrapper.host import read_host
 from wrapper.bootstrapper.setup import Setup, Wish, choose, prepare
 from wrapper.errors import EXIT_INVALID_TRIALS, EXIT_OK, Interrupted
 from wrapper.lanes import each, imagine, make_ready, open_reports, search_bench, with_batch_sizes
+from wrapper.measurement import as_started
 from wrapper.opening import Request, Watch, asked_of_one, see_load, what_was_asked
 from wrapper.reporter.analysis import figure
 from wrapper.reporter.axis import is_axis, parts_with_report
@@ -63,7 +64,12 @@ def dry_run(request: Request, watch: Watch) -> int:
         lanes, refused = each(asked, lambda one: imagine(one, Path(folder), watch), watch)
     trials = plan_rounds(lanes, range(1, lanes[0].sweep.repeats + 1))
     setups = [lane.bench.setup for lane in lanes]
-    watch.show_plan(setups, lanes[0].sweep, read_host(request.wish.vendor, ask_cpu=False), [(lane.release, planned) for lane, planned in trials])
+    watch.show_plan(
+        setups,
+        lanes[0].sweep,
+        read_host(request.wish.vendor, ask_cpu=False),
+        [(lane.release, as_started(planned, lane.bench.setup)) for lane, planned in trials],
+    )
     return EXIT_INVALID_TRIALS if refused else EXIT_OK
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from wrapper.bootstrapper.container import Container
-from wrapper.bootstrapper.engine import container_pid, use_image
+from wrapper.bootstrapper.engine import container_pid, plan_container, use_image
 from wrapper.bootstrapper.inspection import Environment
 from wrapper.errors import FatalError
 
@@ -51,6 +51,16 @@ def answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Answer:
 
 def look(image: str = "docker.io/some/image:tag", *, gpus: bool = False) -> Environment:
     return use_image("docker", image, device="cpu", gpus=gpus, source=f"docker:{image}", say=lambda _: None)
+
+
+def test_a_container_is_planned_with_what_is_known_of_the_engine(answer: Answer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    answer()
+    here = Container(engine="docker", program=str(tmp_path / "docker"), image="some/image", image_id="", gpus=True)
+    assert plan_container("docker", "some/image", gpus=True) == here, "as rootless docker answers"
+    answer(info="sys.exit(1)")
+    assert plan_container("docker", "some/image", gpus=True) == here, "no daemon"
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    assert plan_container("docker", "some/image", gpus=True).program == "docker"
 
 
 def test_what_an_image_has_is_recorded(answer: Answer) -> None:

@@ -11,8 +11,7 @@ from pathlib import Path
 import msgspec
 from packaging.version import Version
 
-from wrapper.bootstrapper.container import Container
-from wrapper.bootstrapper.engine import Say, use_image
+from wrapper.bootstrapper.engine import Say, plan_container, use_image
 from wrapper.bootstrapper.environment import LOCKS, run_uv
 from wrapper.bootstrapper.host import nvidia_gpus
 from wrapper.bootstrapper.images import load_images, official_image
@@ -25,7 +24,6 @@ from wrapper.errors import FatalError
 
 def planned_container(source: Source, release: Release, package: str) -> Environment:
     """The environment in a release's own image for "cpu" or "gpu", as far as it is known before the image has been fetched."""
-    container = Container(engine=source.kind, program=source.kind, image=_image_of(release, package), image_id="", gpus=package == "gpu")
     return Environment(
         kind="container",
         path="",
@@ -33,7 +31,7 @@ def planned_container(source: Source, release: Release, package: str) -> Environ
         source=source.text,
         python_version="of the image",
         tensorflow=release.tensorflow,
-        container=container,
+        container=plan_container(source.kind, _image_of(release, package), gpus=package == "gpu"),
     )
 
 

@@ -82,7 +82,7 @@ def engine_command(
         *(f"--mount=type=bind,{_field(f'source={mount.outside}')},target={mount.inside},readonly=true" for mount in (*mounts, *packages)),
         *(f"--env={key}={value}" for key, value in (steering | own | dict(variables)).items()),
         f"--entrypoint={program}",
-        container.image_id,
+        container.image_id or container.image,  # the former is known when the image has been fetched
         *arguments,
     )
 

@@ -7,6 +7,7 @@ import shutil
 import sys
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -71,6 +72,14 @@ def use_image(engine: str, image: str, *, device: str, gpus: bool, source: str, 
             error.what, f"Name an image that has TensorFlow, as in --environment {engine}:docker.io/tensorflow/tensorflow:TAG"
         ) from error
     return msgspec.structs.replace(environment, python=python, source=source, container=container)
+
+
+def plan_container(engine: str, image: str, *, gpus: bool) -> Container:
+    """A container as far as it is known where nothing is fetched, and the engine may be missing. The arguments are those of `use_image`."""
+    program, user = shutil.which(engine), ""
+    with suppress(FatalError):
+        user = _user(engine, program) if program else ""
+    return Container(engine=engine, program=program or engine, image=image, image_id="", user=user, gpus=gpus)
 
 
 def _ask_pythons(container: Container, device: str) -> tuple[str, Captured]:
