@@ -22,8 +22,9 @@ from wrapper.reporter.checks import check_case, repeats_for
 from wrapper.reporter.numerics import LAST_STEP, TOLERANCE, load_known_losses, numerics
 from wrapper.reporter.report import write_report
 from wrapper.reporter.store import Trial, append_trial, write_session
-from wrapper.runner.sweep import DATA, Case
+from wrapper.runner.sweep import Case
 from wrapper.runner.telemetry_summary import DeviceSummary, Spread, TelemetrySummary
+from wrapper.shipped import DATA
 
 CAPTURED = Path(__file__).parents[1] / "data" / "logs"
 KNOWN = load_known_losses()

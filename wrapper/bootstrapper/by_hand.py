@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import msgspec
 from packaging.version import Version
 
 from wrapper.bootstrapper.release import Release, load_releases
+from wrapper.shipped import DATA, read_table
 
-DATES = Path(__file__).parent.parent / "data" / "commits.yaml"
 BY_HAND = "given by hand with --commit"
 """The `upstream_ref` of such a commit."""
 
@@ -23,11 +22,9 @@ def with_commit(release: Release, commit: str) -> Release:
     return release if commit == release.upstream_commit else msgspec.structs.replace(release, upstream_commit=commit, upstream_ref=BY_HAND)
 
 
-def load_dates(table: Path = DATES) -> dict[str, str]:
+def load_dates() -> dict[str, str]:
     """The day (YYYY-MM-DD) of each commit that a release names."""
-    import yaml
-
-    return msgspec.convert(yaml.safe_load(table.read_text(encoding="utf-8")), dict[str, str])
+    return read_table(DATA / "commits.yaml", dict[str, str])
 
 
 def age(release: Release, date: str) -> str:

@@ -20,8 +20,8 @@ from wrapper.bootstrapper.release import Release
 from wrapper.errors import FatalError, UsageError
 from wrapper.process import Captured, run_captured, scrubbed_environment
 from wrapper.process_tree import MARK
+from wrapper.shipped import DATA, read_table
 
-TABLE = Path(__file__).parent.parent / "data" / "conda.yaml"
 ASK_LIMIT_S = 120.0
 """For what conda answers without installing; its start takes seconds on a cold disk."""
 
@@ -56,11 +56,9 @@ class CondaPackage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return system in (self.cuda if device == "gpu" else self.cpu)
 
 
-def load_packages(table: Path = TABLE) -> tuple[CondaPackage, ...]:
-    """Read the table, oldest first. Raises msgspec.ValidationError for an incomplete row."""
-    import yaml
-
-    return msgspec.convert(yaml.safe_load(table.read_text(encoding="utf-8"))["packages"], tuple[CondaPackage, ...], strict=True)
+def load_packages() -> tuple[CondaPackage, ...]:
+    """The table, oldest first."""
+    return read_table(DATA / "conda.yaml", dict[str, tuple[CondaPackage, ...]])["packages"]
 
 
 def conda_system() -> str:

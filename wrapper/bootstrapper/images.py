@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 from packaging.version import Version
 
 from wrapper.bootstrapper.host import Gpu
 from wrapper.bootstrapper.release import Release
-
-TABLE = Path(__file__).parent.parent / "data" / "images.yaml"
+from wrapper.shipped import DATA, read_table
 
 
 class NvidiaImage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,11 +30,9 @@ class Images(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nvidia: NvidiaImage
 
 
-def load_images(table: Path = TABLE) -> Images:
-    """Read the table. Raises msgspec.ValidationError where it is not complete."""
-    import yaml
-
-    return msgspec.convert(yaml.safe_load(table.read_text(encoding="utf-8")), Images)
+def load_images() -> Images:
+    """The table."""
+    return read_table(DATA / "images.yaml", Images)
 
 
 def official_image(release: Release, device: str, gpus: Sequence[Gpu], images: Images) -> str:

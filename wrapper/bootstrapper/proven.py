@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from wrapper.errors import FatalError
+from wrapper.shipped import DATA, read_table
 
-PROVEN = Path(__file__).parent.parent / "data" / "proven.yaml"
+PROVEN = DATA / "proven.yaml"
 OK, OUTDATED, NO_ENVIRONMENT = "ok", "outdated", "no_environment"
 PASSING = frozenset({"timed_out", "killed"})
 """Verdicts that may be the machine's fault of a moment: they settle nothing."""
@@ -58,15 +58,7 @@ def load_proven(path: Path = PROVEN) -> dict[str, Proof]:
     Raises:
         FatalError: it is not what `save_proven` writes.
     """
-    import yaml
-
-    if not path.exists():
-        return {}
-    try:
-        table = msgspec.convert(yaml.safe_load(path.read_text(encoding="utf-8")), _Table)
-    except (yaml.YAMLError, msgspec.ValidationError) as error:
-        raise FatalError(f"the table of proofs {path} is wrong: {error}", "Take back what was changed in it by hand") from error
-    return {proof.tensorflow: proof for proof in table.proven}
+    return {proof.tensorflow: proof for proof in read_table(path, _Table).proven} if path.exists() else {}
 
 
 def save_proven(proofs: Mapping[str, Proof], order: Iterable[str], path: Path = PROVEN) -> None:

@@ -10,8 +10,9 @@ from packaging.version import InvalidVersion, Version
 
 from wrapper.bootstrapper.wheels import Wheel, load_wheels
 from wrapper.errors import FatalError, UsageError
+from wrapper.shipped import DATA, read_table
 
-TABLE = Path(__file__).parent.parent / "data" / "releases.yaml"
+TABLE = DATA / "releases.yaml"
 
 
 class Release(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,19 +68,10 @@ def load_releases(table: Path = TABLE) -> tuple[Release, ...]:
     """Read the table, oldest release first, and what the wheels of its releases hold.
 
     Raises:
-        FatalError: it is not YAML, or a row is incomplete or of the wrong type, such as a version without quotes.
+        FatalError: see `read_table`.
     """
-    import yaml
-
-    try:
-        content = yaml.safe_load(table.read_text(encoding="utf-8"))
-        releases = msgspec.convert(content, _Table, strict=True).releases
-    except (yaml.YAMLError, msgspec.ValidationError) as error:
-        raise FatalError(
-            f"the table of releases {table} is wrong: {error}", 'Versions are text: write them in quotes, as in tensorflow: "1.10.1"'
-        ) from error
     wheels = load_wheels()
-    return tuple(msgspec.structs.replace(release, wheel=wheels.get(release.tensorflow)) for release in releases)
+    return tuple(msgspec.structs.replace(release, wheel=wheels.get(release.tensorflow)) for release in read_table(table, _Table).releases)
 
 
 def resolve_release(text: str, releases: Sequence[Release], best: Callable[[list[Release]], Release] = lambda rows: rows[-1]) -> Release:

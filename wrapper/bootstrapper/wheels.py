@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import platform
 import sys
-from pathlib import Path
 
 import msgspec
 
-from wrapper.errors import FatalError
+from wrapper.shipped import DATA, read_table
 
-WHEELS = Path(__file__).parent.parent / "data" / "wheels.yaml"
+WHEELS = DATA / "wheels.yaml"
 
 
 class GpuCode(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -58,18 +57,6 @@ def this_system() -> str:
     return "-".join((name, {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)))
 
 
-def load_wheels(path: Path = WHEELS) -> dict[str, Wheel]:
-    """What was read, by release; nothing where there is no such file yet.
-
-    Raises:
-        FatalError: it is not what the script writes.
-    """
-    import yaml
-
-    if not path.exists():
-        return {}
-    try:
-        table = msgspec.convert(yaml.safe_load(path.read_text(encoding="utf-8")), WheelTable)
-    except (yaml.YAMLError, msgspec.ValidationError) as error:
-        raise FatalError(f"the table of wheels {path} is wrong: {error}", "Take back what was changed in it by hand") from error
-    return {wheel.tensorflow: wheel for wheel in table.wheels}
+def load_wheels() -> dict[str, Wheel]:
+    """What was read, by release."""
+    return {wheel.tensorflow: wheel for wheel in read_table(WHEELS, WheelTable).wheels}

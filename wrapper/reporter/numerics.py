@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal
 
 import msgspec
-import yaml
 from packaging.version import InvalidVersion, Version
 
 from wrapper.reporter.analysis import figure
 from wrapper.reporter.store import Trial
 from wrapper.runner.sweep import Case
+from wrapper.shipped import DATA, read_table
 
-DATA = Path(__file__).parents[1] / "data"
 TOLERANCE = 0.0025
 """Relative. ResNet-50 at batch 64 on three GPUs, two releases and in both precisions differs by at most 0.0014 over 100 steps: a GPU's sums have no
 fixed order. Another batch size is off by 0.018 at the first step."""
@@ -62,9 +60,9 @@ class Numerics(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.finding} ({self.row}; {compared})"
 
 
-def load_known_losses(data: Path = DATA) -> tuple[KnownLosses, ...]:
+def load_known_losses() -> tuple[KnownLosses, ...]:
     """Read the known series."""
-    return msgspec.convert(yaml.safe_load((data / "known_losses.yaml").read_text(encoding="utf-8")), tuple[KnownLosses, ...])
+    return read_table(DATA / "known_losses.yaml", tuple[KnownLosses, ...])
 
 
 def numerics(trials: Sequence[Trial], known: Sequence[KnownLosses]) -> Numerics:

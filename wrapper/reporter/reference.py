@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-import yaml
 
+from wrapper import shipped
 from wrapper.errors import UsageError
 
 BEFORE_TF32 = frozenset({"CPU", "Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Polaris", "Vega", "RDNA", "RDNA 2"})
 """Architectures of gpus.csv without TF32, which came with Ampere: what runs on a later one as "fp32" may be TF32."""
 
-DATA = Path(__file__).parents[1] / "data" / "references"
+DATA = shipped.DATA / "references"
 
 T = TypeVar("T")
 
@@ -106,21 +106,21 @@ class PublishedSweeps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sweeps: tuple[dict[str, Any], ...]
 
 
-def load_references(data: Path = DATA) -> tuple[Reference, ...]:
+def load_references() -> tuple[Reference, ...]:
     """All published figures, in the table's order; takes about 0.1 s."""
-    return tuple(msgspec.convert(line | {"published": line["images_per_sec"]}, Reference, strict=False) for line in _lines(data / "results.csv"))
+    return tuple(msgspec.convert(line | {"published": line["images_per_sec"]}, Reference, strict=False) for line in _lines(DATA / "results.csv"))
 
 
-def load_sources(data: Path = DATA) -> dict[str, Source]:
+def load_sources() -> dict[str, Source]:
     """All sources by their short name."""
-    return {line["source"]: msgspec.convert(line, Source, strict=False) for line in _lines(data / "sources.csv")}
+    return {line["source"]: msgspec.convert(line, Source, strict=False) for line in _lines(DATA / "sources.csv")}
 
 
-def load_gpus(data: Path = DATA) -> tuple[GpuModel, ...]:
+def load_gpus() -> tuple[GpuModel, ...]:
     """All GPUs that have a name here, also those without a published figure."""
     return tuple(
         msgspec.convert(line | {"aliases": line.get("aliases", "").split("|") if "aliases" in line else ()}, GpuModel, strict=False)
-        for line in _lines(data / "gpus.csv")
+        for line in _lines(DATA / "gpus.csv")
     )
 
 
@@ -211,12 +211,12 @@ def _having(references: Iterable[Reference], wanted: Mapping[str, Collection[obj
     return tuple(reference for reference in references if all(getattr(reference, field) in values for field, values in wanted.items()))
 
 
-def published_sweeps(data: Path = DATA) -> dict[str, PublishedSweeps]:
+def published_sweeps() -> dict[str, PublishedSweeps]:
     """The sources whose way of measuring can be repeated, by short name."""
-    return msgspec.convert(yaml.safe_load((data / "published_sweeps.yaml").read_text(encoding="utf-8")), dict[str, PublishedSweeps])
+    return shipped.read_table(DATA / "published_sweeps.yaml", dict[str, PublishedSweeps])
 
 
-def as_published(source: str, *, devices: Sequence[int] = (1,), data: Path = DATA) -> tuple[dict[str, Any], ...]:
+def as_published(source: str, *, devices: Sequence[int] = (1,)) -> tuple[dict[str, Any], ...]:
     """The sweeps that repeat a source's conditions; several, because a source may set other flags for other models.
 
     Args:
@@ -229,7 +229,7 @@ def as_published(source: str, *, devices: Sequence[int] = (1,), data: Path = DAT
     Raises:
         UsageError: the source can't be repeated, or did not measure one of the GPU counts.
     """
-    known = published_sweeps(data)
+    known = published_sweeps()
     if source not in known:
         raise UsageError(f"there is no sweep that repeats {source!r}", f"Known: {', '.join(known)}")
     unmeasured = [count for count in devices if count not in known[source].devices]

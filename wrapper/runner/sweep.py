@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-import yaml
 
 from wrapper.errors import UsageError
 from wrapper.runner.batch_size import BatchSizes, Fit, Wanted
 from wrapper.runner.quoting import shown
 from wrapper.runner.sweep_file import read_sweep_file
 from wrapper.runner.units import parse_duration, parse_percent
+from wrapper.shipped import DATA, read_table
 
-DATA = Path(__file__).parents[1] / "data"
 T = TypeVar("T")
 
 MAX_TRIALS = 100_000
@@ -133,17 +132,17 @@ FOREIGN_FLAGS = ("num_epochs", "eval", "job_name", "ps_hosts", "worker_hosts", "
 """Upstream flags that change what the total means, or need more than one process."""
 
 
-def load_models(data: Path = DATA) -> dict[str, str | None]:
+def load_models() -> dict[str, str | None]:
     """Every model name that upstream has had, with the data set that it needs (None: imagenet, upstream's default)."""
-    table: dict[str, list[str]] = yaml.safe_load((data / "models.yaml").read_text(encoding="utf-8"))
+    table = read_table(DATA / "models.yaml", dict[str, list[str]])
     return {model: None if data_name == "imagenet" else data_name for data_name, models in reversed(table.items()) for model in models}
 
 
-def shipped_sweeps(data: Path = DATA) -> tuple[str, ...]:
-    return tuple(sorted(path.stem for path in (data / "sweeps").glob("*.yaml")))
+def shipped_sweeps() -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in (DATA / "sweeps").glob("*.yaml")))
 
 
-def load_sweep(name_or_path: str, overrides: Mapping[str, Any], *, data: Path = DATA) -> Sweep:
+def load_sweep(name_or_path: str, overrides: Mapping[str, Any]) -> Sweep:
     """Read a shipped sweep by name, or a file, put the command line's keys over it and check the whole.
 
     Args:
@@ -153,16 +152,16 @@ def load_sweep(name_or_path: str, overrides: Mapping[str, Any], *, data: Path = 
     Raises:
         UsageError: with the key's path, the value and what is allowed.
     """
-    path = data / "sweeps" / f"{name_or_path}.yaml" if name_or_path in shipped_sweeps(data) else Path(name_or_path)
+    path = DATA / "sweeps" / f"{name_or_path}.yaml" if name_or_path in shipped_sweeps() else Path(name_or_path)
     try:
         raw = read_sweep_file(path)
     except OSError as error:
-        known = ", ".join(shipped_sweeps(data))
+        known = ", ".join(shipped_sweeps())
         raise UsageError(f"the sweep {shown(name_or_path)} can't be read ({error.strerror})", f"Name a file, or one of: {known}") from error
     merged = {"name": path.stem, **raw, **{key: value for key, value in overrides.items() if key != "models"}}
     if "models" in overrides:
         merged["models"] = _with_batch_sizes(overrides["models"], raw.get("models"), str(path))
-    return check_sweep(merged, models=load_models(data))
+    return check_sweep(merged, models=load_models())
 
 
 def check_sweep(raw: Mapping[str, Any], *, models: Mapping[str, str | None]) -> Sweep:

@@ -1,0 +1,29 @@
+"""The tables that come with the program, in `wrapper/data`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from wrapper.errors import FatalError
+
+DATA = Path(__file__).parent / "data"
+
+T = TypeVar("T")
+
+
+def read_table(path: Path, kind: type[T]) -> T:
+    """Read a YAML file as values of a kind.
+
+    Raises:
+        FatalError: it is not YAML, or a row is incomplete or of the wrong type, such as a version without quotes.
+    """
+    import yaml
+
+    try:
+        return msgspec.convert(yaml.safe_load(path.read_text(encoding="utf-8")), kind)
+    except (yaml.YAMLError, msgspec.ValidationError) as error:
+        remedy = 'Take back what was changed in it by hand. Versions are text: write them in quotes, as in tensorflow: "1.10.1"'
+        raise FatalError(f"the table {path} is wrong: {error}", remedy) from error
