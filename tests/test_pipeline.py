@@ -252,6 +252,52 @@ def test_interrupted_in_the_middle_and_resumed(product: Product, running: Runnin
     assert [trial.judgement.verdict for trial in trials] == ["ok"] * 4
 
 
+# Runs a command and sends itself a signal where a function of the wrapper's begins or has ended.
+SIGNALLED = """
+import importlib, os, signal, sys
+module, function, when = sys.argv[1:4]
+module = importlib.import_module(module)
+original = getattr(module, function)
+def signalled(*given, **named):
+    if when == "before":
+        os.kill(os.getpid(), signal.SIGTERM)
+    value = original(*given, **named)
+    os.kill(os.getpid(), signal.SIGTERM)
+    return value
+setattr(module, function, signalled)
+from wrapper.cli import main
+sys.exit(main(sys.argv[4:]))
+"""
+MOMENTS = {
+    "the report was opened": ("wrapper.pipeline", "open_reports", "after", False),
+    "a trial is about to start": ("wrapper.rounds", "measure", "before", False),
+    "a trial has been recorded": ("wrapper.rounds", "append_trial", "after", False),
+    "reports are written": ("wrapper.pipeline", "write_report", "before", False),
+    "a resumed sweep is prepared": ("wrapper.lanes", "prepare", "before", True),
+    "a resumed sweep looks who else computes": ("wrapper.pipeline", "see_load", "after", True),
+}
+
+
+@POSIX
+@pytest.mark.parametrize(("module", "function", "when", "resumed"), MOMENTS.values(), ids=MOMENTS.keys())
+def test_stopped_where_no_trial_runs(
+    product: Product, interpreters: dict[str, str], module: str, function: str, when: str, resumed: bool, tmp_path: Path
+) -> None:
+    reports = tmp_path / "reports"
+    arguments = product.sweep(reports, "--models", "trivial=2", "--repeats", "1")
+    if resumed:
+        assert product.run(*arguments).returncode == 0
+        arguments = ("run", "--resume", str(only_report(reports)), "--vendor", str(product.vendor))
+    signalled = [sys.executable, "-c", SIGNALLED, module, function, when, *arguments]
+    done = subprocess.run(signalled, cwd=product.root, env=product.variables(), capture_output=True, encoding="utf-8", check=False, timeout=60)
+    assert done.returncode == 130 and len(done.stderr.splitlines()) == 1, done.stderr
+    command = shlex.split(done.stderr.partition("Go on with: ")[2])
+    assert command[1:4] == ["run", "--resume", str(only_report(reports))], done.stderr
+    again = product.run(*command[1:])
+    assert again.returncode == 0, again.stderr
+    assert [trial.judgement.verdict for trial in trials_in(reports)] == ["ok"]
+
+
 @POSIX
 def test_a_second_sweep_is_refused_and_a_killed_one_resumed(product: Product, running: Running, tmp_path: Path) -> None:
     second = product.run(*product.sweep(tmp_path / "second", "--models", "trivial=2"), FAKE_SPY=str(tmp_path / "second.spy"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -24,6 +25,7 @@ from wrapper.reporter.side_by_side import write_side_by_side
 from wrapper.reporter.store import read_trials
 from wrapper.rounds import plan_rounds, run_rounds, within_budget
 from wrapper.runner.lock import one_sweep_at_a_time
+from wrapper.shielding import shielded
 
 
 def run(request: Request, watch: Watch) -> int:
@@ -42,19 +44,39 @@ def run(request: Request, watch: Watch) -> int:
 def run_sweep(request: Request, watch: Watch) -> tuple[Path, int]:
     """The whole flow (see `run`); returns the directory of what it made, and the exit code."""
     asked = what_was_asked(request)
-    with one_sweep_at_a_time(str(request.resume or request.reports)):
+    with one_sweep_at_a_time(str(request.resume or request.reports)), _resumable(request.resume, request):
         host = read_host(request.wish.vendor)
         lanes, refused = each(asked, lambda one: make_ready(one, request, host, watch), watch)
         load = see_load(host, request, watch)
         if not request.resume:
             lanes = within_budget([with_batch_sizes(lane, request, host, load, watch) for lane in lanes], watch)
-        directory, lanes = open_reports(lanes, asked, refused, request, host, load)
-        interrupted = run_rounds(lanes, request.retry, watch)
-        reports = report_all([lane.directory for lane in lanes], watch)
-    if interrupted:
-        command = resume_command(str(directory), request.command, program=own_program())
-        raise Interrupted(f"interrupted; the finished trials are in {directory}", f"Go on with: {command}")
+        opened, interrupted = shielded(lambda _: open_reports(lanes, asked, refused, request, host, load))
+        directory, lanes = opened
+        with _resumable(directory, request):
+            try:
+                interrupted = interrupted or run_rounds(lanes, request.retry, watch)
+            except KeyboardInterrupt:  # it met no trial, but the moment between two
+                interrupted = True
+            reports = report_all([lane.directory for lane in lanes], watch)
+            if interrupted:
+                raise KeyboardInterrupt
     return directory, EXIT_INVALID_TRIALS if refused or any(report.failures for report in reports) else EXIT_OK
+
+
+@contextmanager
+def _resumable(directory: Path | None, request: Request) -> Iterator[None]:
+    """Name the command that goes on from `directory`, where there is one, wherever the user stops what is done meanwhile.
+
+    Raises:
+        Interrupted: in place of KeyboardInterrupt.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        if directory is None:
+            raise
+        command = resume_command(str(directory), request.command, program=own_program())
+        raise Interrupted(f"interrupted; the finished trials are in {directory}", f"Go on with: {command}") from None
 
 
 def dry_run(request: Request, watch: Watch) -> int:
