@@ -22,10 +22,10 @@ from pathlib import Path
 import msgspec
 
 from wrapper.argument_types import HOME
+from wrapper.bootstrapper.address import DEFAULT_ADDRESS
 from wrapper.bootstrapper.host import gpus_present
 from wrapper.bootstrapper.setup import Wish, choose, prepare
 from wrapper.bootstrapper.source import Source
-from wrapper.bootstrapper.upstream import DEFAULT_ADDRESS
 from wrapper.measurement import Bench, measure
 from wrapper.parser.output import parse
 from wrapper.process import scrubbed_environment

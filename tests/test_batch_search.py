@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from wrapper.batch_search import SearchBench, resolve, search
-from wrapper.bootstrapper.environment import Environment
 from wrapper.bootstrapper.host import Gpu
+from wrapper.bootstrapper.inspection import Environment
 from wrapper.bootstrapper.release import load_releases
 from wrapper.bootstrapper.setup import Setup
 from wrapper.bootstrapper.upstream import Checkout

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from wrapper.bootstrapper.address import DEFAULT_ADDRESS
 from wrapper.bootstrapper.environment import find_pythons
 from wrapper.bootstrapper.release import load_releases, resolve_release
-from wrapper.bootstrapper.upstream import DEFAULT_ADDRESS
 from wrapper.reporter.store import read_trials
 
 OLD, NEWEST = "1.12.0", load_releases()[-1].tensorflow

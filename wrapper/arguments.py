@@ -163,9 +163,9 @@ def request(options: argparse.Namespace, given: list[str], keys: dict[str, Any],
 
 
 def wish(options: argparse.Namespace) -> Wish:
+    from wrapper.bootstrapper.address import DEFAULT_ADDRESS, check_address
     from wrapper.bootstrapper.setup import Wish
     from wrapper.bootstrapper.source import parse_source
-    from wrapper.bootstrapper.upstream import DEFAULT_ADDRESS, check_address
 
     return Wish(
         tensorflow=options.tensorflow,

@@ -17,9 +17,11 @@ import pytest
 from wrapper.bootstrapper import examination
 from wrapper.bootstrapper.compatibility import is_compiled_at_start, serves_cuda, unfit
 from wrapper.bootstrapper.doctor import GB, WORST_FIRST, Facts, Finding, Trouble, diagnose
-from wrapper.bootstrapper.environment import MARKER, Environment, find_pythons
+from wrapper.bootstrapper.environment import find_pythons
 from wrapper.bootstrapper.examination import check_machine, examine, installed_tensorflow
 from wrapper.bootstrapper.host import Gpu
+from wrapper.bootstrapper.inspection import Environment
+from wrapper.bootstrapper.making import MARKER
 from wrapper.bootstrapper.pythons import Interpreter, newest_servable
 from wrapper.bootstrapper.release import Release, load_releases, resolve_release
 from wrapper.bootstrapper.setup import Choice, Wish, newest_fitting

@@ -18,8 +18,8 @@ import msgspec
 import pytest
 
 from wrapper.bootstrapper import environment as room
-from wrapper.bootstrapper.environment import Environment, find_pythons, fit_to_release, make_environment, planned_environment, use_environment
-from wrapper.bootstrapper.inspection import look_again, read_diagnosis
+from wrapper.bootstrapper.environment import find_pythons, make_environment, planned_environment
+from wrapper.bootstrapper.inspection import Environment, fit_to_release, look_again, read_diagnosis, use_environment
 from wrapper.bootstrapper.making import MARKER, read_marker
 from wrapper.bootstrapper.pythons import Interpreter, choose_python, newest_servable
 from wrapper.bootstrapper.release import Release, load_releases, resolve_release
@@ -329,7 +329,8 @@ def test_two_at_once_make_it_once(index: Index) -> None:
 import sys
 from pathlib import Path
 import msgspec
-from wrapper.bootstrapper.environment import Interpreter, make_environment
+from wrapper.bootstrapper.pythons import Interpreter
+from wrapper.bootstrapper.environment import make_environment
 from wrapper.bootstrapper.release import Release
 release = msgspec.json.decode({msgspec.json.encode(release())!r}, type=Release)
 python = Interpreter(path={HERE[0].path!r}, version={HERE[0].version!r})

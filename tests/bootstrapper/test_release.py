@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
+from wrapper.bootstrapper.address import DEFAULT_ADDRESS
 from wrapper.bootstrapper.environment import LOCKS
 from wrapper.bootstrapper.release import Release, load_releases, match_installed, resolve_release
-from wrapper.bootstrapper.upstream import DEFAULT_ADDRESS
 from wrapper.errors import FatalError, UsageError
 from wrapper.runner.sweep import load_models
 

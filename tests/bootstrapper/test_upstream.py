@@ -13,8 +13,8 @@ from pathlib import Path
 import git
 import pytest
 
-from wrapper.bootstrapper.address import check_address, mask_credentials
-from wrapper.bootstrapper.upstream import DEFAULT_ADDRESS, Checkout, fetch_checkout
+from wrapper.bootstrapper.address import DEFAULT_ADDRESS, check_address, mask_credentials
+from wrapper.bootstrapper.upstream import Checkout, fetch_checkout
 from wrapper.errors import FatalError, UsageError
 
 SCRIPT = "scripts/tf_cnn_benchmarks/tf_cnn_benchmarks.py"

@@ -11,30 +11,15 @@ from pathlib import Path
 
 import msgspec
 
-from wrapper.bootstrapper.inspection import PROGRAMS, PYTHON, Environment, SeenDevice, fit_to_release, inspect, use_environment
-from wrapper.bootstrapper.making import INSTALL_LIMIT_S, MARKER, Say, check_complete, check_installed, losses, make_whole, read_marker, tail
-from wrapper.bootstrapper.pythons import Interpreter, choose_python, newest_servable, search_path
+from wrapper.bootstrapper.inspection import PROGRAMS, PYTHON, Environment, inspect
+from wrapper.bootstrapper.making import INSTALL_LIMIT_S, Say, check_complete, check_installed, losses, make_whole, read_marker, tail
+from wrapper.bootstrapper.pythons import Interpreter, choose_python, search_path
 from wrapper.bootstrapper.release import Release
 from wrapper.errors import FatalError
 from wrapper.process import Captured, run_captured, scrubbed_environment
+from wrapper.shipped import DATA
 
-__all__ = [
-    "MARKER",
-    "Environment",
-    "Interpreter",
-    "SeenDevice",
-    "find_made",
-    "find_pythons",
-    "fit_to_release",
-    "make_environment",
-    "newest_servable",
-    "planned_environment",
-    "resolution_options",
-    "run_uv",
-    "use_environment",
-]
-
-LOCKS = Path(__file__).parent.parent / "data" / "locks"
+LOCKS = DATA / "locks"
 BUILD_TOOLS = "build-tools.txt"
 """In the directory of the locks: what source packages are built with, pinned by hash."""
 CPU_OVERRIDES = "tensorflow-cpu-overrides.txt"

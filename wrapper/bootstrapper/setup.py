@@ -15,9 +15,9 @@ from wrapper.bootstrapper.compatibility import best_patch, unfit
 from wrapper.bootstrapper.conda import make_conda_environment, packages_for, planned_conda_environment, use_conda_environment
 from wrapper.bootstrapper.contained import planned_container, use_container
 from wrapper.bootstrapper.engine import ENGINES
-from wrapper.bootstrapper.environment import Environment, find_pythons, fit_to_release, make_environment, planned_environment, use_environment
+from wrapper.bootstrapper.environment import find_pythons, make_environment, planned_environment
 from wrapper.bootstrapper.host import Gpu, gpus_present, nvidia_gpus
-from wrapper.bootstrapper.inspection import look_again
+from wrapper.bootstrapper.inspection import Environment, fit_to_release, look_again, use_environment
 from wrapper.bootstrapper.placing import check_vendor
 from wrapper.bootstrapper.pythons import Interpreter, choose_python, newest_servable
 from wrapper.bootstrapper.release import Release, load_releases, match_installed, resolve_release

@@ -12,23 +12,12 @@ from urllib.request import url2pathname
 
 import msgspec
 
-from wrapper.bootstrapper.address import DEFAULT_ADDRESS, check_address, mask_credentials, proxies_in
+from wrapper.bootstrapper.address import check_address, mask_credentials, proxies_in
 from wrapper.bootstrapper.edits import changed_files
 from wrapper.bootstrapper.git_command import GitError, git_setting, run_git
 from wrapper.bootstrapper.placing import existing, place
 from wrapper.errors import FatalError, UsageError
-
-__all__ = [
-    "DEFAULT_ADDRESS",
-    "Checkout",
-    "check_address",
-    "commit_date",
-    "demo_repository",
-    "fetch_checkout",
-    "git_version",
-    "look_at_upstream",
-    "resolve_commit",
-]
+from wrapper.shipped import DATA
 
 _MIRROR = (
     "Where this machine can't reach it, name a mirror with --upstream PATH_OR_URL or TFCNN_UPSTREAM "
@@ -168,7 +157,7 @@ def demo_repository(directory: Path) -> tuple[str, str]:
     Raises:
         FatalError: no git, or the directory can't be written or was changed.
     """
-    script = (Path(__file__).parents[1] / "data" / "demo" / "tf_cnn_benchmarks.py").read_text(encoding="utf-8")
+    script = (DATA / "demo" / "tf_cnn_benchmarks.py").read_text(encoding="utf-8")
     final = directory.absolute() / f"demo-upstream-{hashlib.sha256(script.encode()).hexdigest()[:12]}"
     place(final, lambda partial: _commit_demo(partial, script), lambda line: None)
     return str(final), _verify(final)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from wrapper.shipped import DATA
 
 if TYPE_CHECKING:
     import jinja2
 
-TEMPLATES = Path(__file__).parents[1] / "data" / "templates"
+TEMPLATES = DATA / "templates"
 
 
 def environment(finalize: Callable[[object], object], *, html: bool) -> jinja2.Environment:

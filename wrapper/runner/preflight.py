@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from wrapper.bootstrapper.environment import Environment
+from wrapper.bootstrapper.inspection import Environment
 from wrapper.errors import FatalError, UsageError
 from wrapper.runner.plan import upstream_flags
 from wrapper.runner.sweep import Case
