@@ -12,12 +12,15 @@ import pytest
 from browser import Browser, find_browser
 from markup import Markup
 
+from wrapper.comparing import Against, keep_comparison
 from wrapper.errors import FatalError
 from wrapper.parser.remedies import WARNINGS
 from wrapper.reporter.analysis import Summary
 from wrapper.reporter.importer import ImportedReport, as_reports, import_logs
+from wrapper.reporter.kept import COMPARISON_FILE
 from wrapper.reporter.matching import Conditions
 from wrapper.reporter.paths import without_directories
+from wrapper.reporter.reference import load_sources
 from wrapper.reporter.site import write_site
 from wrapper.reporter.store import TRIALS_FILE, Session, Trial, append_trial, write_session
 from wrapper.runner.sweep import Case
@@ -90,6 +93,18 @@ def test_the_table_tells_warnings_and_no_directory(tmp_path: Path, make_session:
     assert "unstable, incomplete</td>" in text and "<td>real</td>" in text
     assert all(f"<dt>{kind}</dt><dd>{WARNINGS[kind]}.</dd>" in text for kind in ("unstable", "incomplete"))
     assert "somebody" not in text
+
+
+def test_the_page_of_a_report_shows_what_it_was_compared_with(tmp_path: Path, make_session: Any, make_trial: Any) -> None:
+    mine = _report(tmp_path / "mine", make_session(), [make_trial(index, 147.0, repeat=index) for index in (1, 2, 3)])
+    comparison = keep_comparison(mine, Against(entries=("lambda_blog_2019_03",)))
+    (page,) = write_site([mine], tmp_path / "site").pages
+    text = page.read_text(encoding="utf-8")
+    assert comparison.rows and all(row.text in text and row.match.label in text for row in comparison.rows)
+    assert str(load_sources()["lambda_blog_2019_03"].url) in Markup(text).links
+    (mine / COMPARISON_FILE).write_text("{}}", encoding="utf-8")
+    ((name, reason),) = write_site([mine], tmp_path / "site").left_out
+    assert name == "mine" and "comparison.json is damaged" in reason
 
 
 def test_logs_of_others_have_a_page_for_each_machine(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from wrapper.reporter.files import explained, write_text_atomically
 from wrapper.reporter.headline import settings
 from wrapper.reporter.html import render, report_html
 from wrapper.reporter.importer import ImportedReport
+from wrapper.reporter.kept import compare_again, read_asked
 from wrapper.reporter.numerics import load_known_losses
 from wrapper.reporter.series import read_series
 from wrapper.reporter.store import read_records, read_session
@@ -83,14 +84,16 @@ def _own_page(source: Path, name: str) -> tuple[str, list[_Figure]] | str:
     """The page of a report and its lines of the table, or why it is left out."""
     try:
         session, records = read_session(source), read_records(source)
+        if session.demo:
+            return "a demo, whose figures can't be compared with anything"
+        report = compose(session, records, load_known_losses())
+        asked = read_asked(source)
+        comparison = compare_again(asked, session, report) if asked else None
     except FatalError as error:
         return error.what
-    if session.demo:
-        return "a demo, whose figures can't be compared with anything"
-    report = compose(session, records, load_known_losses())
     facts = {"machine": hardware(session), "tensorflow": known(session.release, "tensorflow"), "date": session.created[:10]}
     figures = [_Figure(page=name, summary=summary, caveats=report.caveats(summary), **facts) for summary in report.summaries]
-    return report_html(session, records.trials, report, series=read_series(source, records.trials)), figures
+    return report_html(session, records.trials, report, series=read_series(source, records.trials), comparison=comparison), figures
 
 
 def _imported_page(logs: ImportedReport, name: str) -> tuple[str, list[_Figure]]:
