@@ -221,14 +221,16 @@ def _import(options: argparse.Namespace, console: Console, given: list[str]) -> 
 def _verify(options: argparse.Namespace, console: Console, given: list[str]) -> int:
     from wrapper import views
     from wrapper.comparing import reports_in
-    from wrapper.reporter.verification import verify
+    from wrapper.reporter.verification import verify, verify_side_by_side
 
+    beside = verify_side_by_side(options.directory)
+    console.show(views.finding_parts(beside))
     found = {directory: verify(directory) for directory in reports_in([options.directory])}
     for directory, verification in found.items():
-        if len(found) > 1:
+        if beside or len(found) > 1:
             console.say(f"{directory}:")
         console.show(views.verification_parts(verification))
-    return FatalError.exit_code if any(verification.findings for verification in found.values()) else EXIT_OK
+    return FatalError.exit_code if beside or any(verification.findings for verification in found.values()) else EXIT_OK
 
 
 def _merge(options: argparse.Namespace, console: Console, given: list[str]) -> int:

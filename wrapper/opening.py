@@ -22,7 +22,7 @@ from wrapper.bootstrapper.setup import Choice, Setup, Wish, decide_device, resol
 from wrapper.bootstrapper.source import Source, parse_source
 from wrapper.errors import FatalError, UsageError
 from wrapper.parser.output import Event
-from wrapper.reporter.axis import is_axis, read_axis
+from wrapper.reporter.axis import is_axis, read_axis, read_part
 from wrapper.reporter.report import Report
 from wrapper.reporter.side_by_side import SideBySide
 from wrapper.reporter.store import SESSION_FILE, Session, Trial, read_session, read_trials
@@ -189,7 +189,7 @@ def _axis_begun(request: Request, directory: Path) -> tuple[Asked, ...]:
         raise UsageError(f"--retry: {directory} has trials of several releases", f"Say which with --resume {directory / 'RELEASE'}")
     axis = read_axis(directory)
     wish = msgspec.structs.replace(request.wish, source=parse_source(axis.environment), commit=axis.commit, device=axis.device)
-    begun = {part.tensorflow: directory / part.tensorflow for part in axis.parts if (directory / part.tensorflow / SESSION_FILE).exists()}
+    begun = {part.tensorflow: directory / part.tensorflow for part in axis.parts if read_part(directory, part)}
     return tuple(
         _begun(request, begun[release])
         if release in begun

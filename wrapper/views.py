@@ -17,6 +17,7 @@ from wrapper.reporter.headline import mean_text
 from wrapper.reporter.importer import Imported, ImportedReport
 from wrapper.reporter.merging import Figure, MergedLine, MergedTable, Ratio
 from wrapper.reporter.reference import Reference, Source
+from wrapper.reporter.verification import Finding as Discrepancy
 from wrapper.reporter.verification import Verification
 from wrapper.tables import counted, table
 
@@ -74,10 +75,15 @@ def comparison_parts(comparisons: Sequence[Comparison], sources: Mapping[str, So
         gap = "" if isinstance(part, str) else "\n"
 
 
+def finding_parts(findings: Sequence[Discrepancy]) -> Parts:
+    """What does not hold."""
+    for finding in findings:
+        yield f"does not hold: {finding.what}\n  recorded:   {finding.recorded}\n  recomputed: {finding.recomputed}"
+
+
 def verification_parts(verification: Verification) -> Parts:
     """What does not hold, and how much was looked at."""
-    for finding in verification.findings:
-        yield f"does not hold: {finding.what}\n  recorded:   {finding.recorded}\n  recomputed: {finding.recomputed}"
+    yield from finding_parts(verification.findings)
     for name in verification.taken:
         yield f"taken as recorded: the figures of the baseline {name}, whose logs are not here; verify its own report"
     verdict = counted(len(verification.findings), "finding") if verification.findings else "everything holds"

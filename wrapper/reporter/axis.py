@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from wrapper.errors import FatalError
+from wrapper.parser.line import readable
 from wrapper.reporter.files import explained, read_whole, sync_directory, write_text_atomically
-from wrapper.reporter.store import SESSION_FILE, Session, create_report_directory
+from wrapper.reporter.store import SESSION_FILE, Session, create_report_directory, read_session
 
 AXIS_FILE = "releases.json"
 
@@ -39,6 +40,13 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True):
     command: tuple[str, ...]
     parts: Annotated[tuple[Part, ...], msgspec.Meta(min_length=1)]
     """In the order asked for."""
+
+    def __post_init__(self) -> None:
+        names = [part.tensorflow for part in self.parts]
+        if len(set(names)) < len(names):  # its report would stand twice, and each of its trials run twice
+            raise ValueError(f"a release stands twice in {', '.join(names)}")
+        if list(self.sweep.get("tensorflow", names)) != names:
+            raise ValueError(f"the sweep does not ask for {', '.join(names)}")
 
 
 def is_axis(directory: Path) -> bool:
@@ -84,13 +92,29 @@ def read_axis(directory: Path) -> Axis:
         ) from error
 
 
+def read_part(directory: Path, part: Part) -> Session | None:
+    """The session of one release's report; None where it has none.
+
+    Raises:
+        FatalError: it is damaged, or that of another minor release, whose figures would stand under this one's name. The patch may be another: an
+            image or a conda package has its own.
+    """
+    place = directory / part.tensorflow
+    if not (place / SESSION_FILE).exists():
+        return None
+    session = read_session(place)
+    if session.tensorflow.split(".")[:2] != part.tensorflow.split(".")[:2]:
+        raise FatalError(f"{place} holds the report of TensorFlow {readable(session.tensorflow)}", "Put each report where it was made")
+    return session
+
+
 def parts_with_report(directory: Path) -> tuple[Path, ...]:
     """The report directories of the releases that have one, in the order asked for.
 
     Raises:
-        FatalError: there is none, or the record can't be read.
+        FatalError: there is none, or a record can't be read.
     """
-    found = tuple(place for part in read_axis(directory).parts if ((place := directory / part.tensorflow) / SESSION_FILE).exists())
+    found = tuple(directory / part.tensorflow for part in read_axis(directory).parts if read_part(directory, part))
     if not found:
         raise FatalError(f"no release in {directory} was begun with", "Go on with it by --resume")
     return found

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from wrapper.reporter.analysis import Summary
-from wrapper.reporter.axis import Axis, Part, read_axis
+from wrapper.reporter.axis import Axis, Part, read_axis, read_part
 from wrapper.reporter.comparison import Comparison, Row, compare
 from wrapper.reporter.content import Report, compose
 from wrapper.reporter.facts import hardware, known
@@ -17,7 +17,7 @@ from wrapper.reporter.headline import headline, labels, mean_text
 from wrapper.reporter.html import render
 from wrapper.reporter.matching import conditions_of, references_from
 from wrapper.reporter.page import render_markdown
-from wrapper.reporter.store import SESSION_FILE, Session, read_records, read_session
+from wrapper.reporter.store import Session, read_records
 from wrapper.reporter.tables import Table, shortened
 from wrapper.runner.sweep import Case
 
@@ -83,17 +83,26 @@ def write_side_by_side(directory: Path) -> SideBySide:
     Raises:
         FatalError: records are missing or damaged, or the files can't be written.
     """
-    axis = read_axis(directory)
-    places = {part: directory / part.tensorflow for part in axis.parts}
-    measured = [
-        Measured(part=part, session=session, report=compose(session, read_records(place), ()))
-        for part, place in places.items()
-        if (place / SESSION_FILE).exists() and (session := read_session(place))
-    ]
-    found = side_by_side(axis, measured)
-    write_text_atomically(directory / FILES[0], render_markdown("releases.md.j2", found=found))
+    found = read_side_by_side(directory)
+    write_text_atomically(directory / FILES[0], markdown(found))
     write_text_atomically(directory / FILES[1], render("releases.html.j2", title=found.title, found=found))
     return found
+
+
+def read_side_by_side(directory: Path) -> SideBySide:
+    """What is shown, from the records. Raises FatalError: some are missing or damaged."""
+    axis = read_axis(directory)
+    measured = [
+        Measured(part=part, session=session, report=compose(session, read_records(directory / part.tensorflow), ()))
+        for part in axis.parts
+        if (session := read_part(directory, part))
+    ]
+    return side_by_side(axis, measured)
+
+
+def markdown(found: SideBySide) -> str:
+    """The text of releases.md."""
+    return render_markdown("releases.md.j2", found=found)
 
 
 def side_by_side(axis: Axis, measured: Sequence[Measured]) -> SideBySide:

@@ -16,11 +16,13 @@ from wrapper.parser.line import KEPT_CHARACTERS, readable
 from wrapper.parser.output import parse_file
 from wrapper.parser.stderr import read_stderr
 from wrapper.parser.verdict import judge
+from wrapper.reporter.axis import AXIS_FILE, read_axis, read_part
 from wrapper.reporter.content import compose
 from wrapper.reporter.kept import COMPARISON_FILE, Asked, compare_again, comparison_json, decode_asked
 from wrapper.reporter.numerics import load_known_losses
 from wrapper.reporter.page import page
 from wrapper.reporter.results import results_csv, results_json
+from wrapper.reporter.side_by_side import FILES, markdown, read_side_by_side
 from wrapper.reporter.store import LOGS_DIRECTORY, Records, Session, Trial, read_records, read_session
 
 _CONTEXT = 60
@@ -88,6 +90,25 @@ def verify(directory: Path) -> Verification:
         logs=sum(len(trial.log_hashes) for trial in recomputed),
         taken=tuple(sorted({reference.source for reference in asked.baseline})) if asked else (),
     )
+
+
+def verify_side_by_side(directory: Path) -> tuple[Finding, ...]:
+    """Check what sets several releases side by side against their reports, each of which `verify` checks by itself: every figure, ratio and note in
+    releases.md, and that no release has been taken out.
+
+    Args:
+        directory: any; in one that is not of a sweep on several releases there is nothing to find.
+    """
+    if not any((directory / name).exists() for name in (AXIS_FILE, *FILES)):
+        return ()
+    try:
+        axis = read_axis(directory)
+        gone = [part.tensorflow for part in axis.parts if not part.reason and read_part(directory, part) is None]
+        text = markdown(read_side_by_side(directory))
+    except FatalError as error:
+        return (Finding(what=AXIS_FILE, recorded="several releases", recomputed=readable(f"none: {error.what}")),)
+    missing = (Finding(what=f"TensorFlow {name}", recorded="one of the releases", recomputed="no report: not begun, or taken out") for name in gone)
+    return (*missing, *_text_findings(directory, FILES[0], text))
 
 
 def _file(directory: Path, name: str) -> Path:
@@ -204,14 +225,19 @@ def _file_findings(directory: Path, session: Session, records: Records, asked: A
         **({COMPARISON_FILE: comparison_json(asked, comparison)} if asked and comparison else {}),
     }
     for name, text in texts.items():
-        try:
-            recorded = _file(directory, name).read_bytes().decode("utf-8", "replace")
-        except OSError as error:
-            yield Finding(what=name, recorded=str(error), recomputed="not compared")
-            continue
-        lines = enumerate(zip_longest(recorded.split("\n"), text.split("\n"), fillvalue="end of the file"), start=1)
-        for number, (old, new) in ((number, pair) for number, pair in lines if pair[0] != pair[1]):
-            yield _finding(f"{name}, line {number}", old, new)
+        yield from _text_findings(directory, name, text)
+
+
+def _text_findings(directory: Path, name: str, text: str) -> Iterator[Finding]:
+    """The lines in which a file differs from what was recomputed."""
+    try:
+        recorded = _file(directory, name).read_bytes().decode("utf-8", "replace")
+    except OSError as error:
+        yield Finding(what=name, recorded=str(error), recomputed="not compared")
+        return
+    lines = enumerate(zip_longest(recorded.split("\n"), text.split("\n"), fillvalue="end of the file"), start=1)
+    for number, (old, new) in ((number, pair) for number, pair in lines if pair[0] != pair[1]):
+        yield _finding(f"{name}, line {number}", old, new)
 
 
 def _finding(what: str, recorded: str, recomputed: str) -> Finding:
