@@ -378,7 +378,17 @@ def test_a_report_is_made_again_from_its_records_alone(product: Product, good: S
 
 @pytest.mark.parametrize(
     "more",
-    [("--retry", "99"), ("--retry", "-1"), ("--retry", "0"), ("--tensorflow", NEW), ("--device", "gpu"), ("--python", sys.executable), ("--demo",)],
+    [
+        ("--retry", "99"),
+        ("--retry", "-1"),
+        ("--retry", "0"),
+        ("--tensorflow", NEW),
+        ("--device", "gpu"),
+        ("--python", sys.executable),
+        ("--environment", "locked"),
+        ("--environment", "conda"),
+        ("--demo",),
+    ],
     ids=" ".join,
 )
 def test_a_resumed_sweep_refuses_what_it_cannot_follow(product: Product, good: Swept, more: tuple[str, ...]) -> None:

@@ -59,6 +59,8 @@ def _run(options: argparse.Namespace, console: Console, given: list[str]) -> int
 
     if options.retry and not options.resume:
         raise UsageError("--retry names trials of an earlier sweep", "Say which with --resume DIR")
+    if options.resume and (options.environment or options.python):  # also where it is named as it was, as the other options are
+        raise UsageError("--environment and --python can't be followed: --resume goes on with the sweep as it was", "Leave it out")
     if options.as_published and (options.sweep or options.resume or options.demo):
         raise UsageError("--as-published is a sweep of its own", "Leave --sweep, --resume and --demo out")
     asked = request(options, given, overrides(options), resume=options.resume.resolve() if options.resume else None, retry=tuple(options.retry or ()))

@@ -28,7 +28,7 @@ from wrapper.reporter.side_by_side import SideBySide
 from wrapper.reporter.store import SESSION_FILE, Session, Trial, read_session, read_trials
 from wrapper.runner.load import other_load
 from wrapper.runner.plan import PlannedTrial, expand, recorded_sizes, stand_in
-from wrapper.runner.preflight import check_data_dir, leave_out, without
+from wrapper.runner.preflight import check_data_dir, leave_out, why_left_out, without
 from wrapper.runner.quoting import shown
 from wrapper.runner.sweep import Case, Sweep, check_sweep, load_models, load_sweep
 
@@ -173,7 +173,6 @@ def _check_resume(request: Request) -> None:
         raise UsageError("--resume goes on with the sweep as it was", "Leave the sweep and its keys out")
     asked = {
         "tensorflow": wish.tensorflow,
-        "python" if wish.source.kind == "python" else "environment": wish.source != Source(),
         "commit": wish.commit,
         "device": wish.device != "auto",
         "demo": wish.demo,
@@ -245,10 +244,10 @@ def list_cases(asked: Asked, choice: Choice, watch: Watch) -> tuple[Sweep, tuple
 
     Batch sizes that have still to be found by trials stand in for themselves, so that everything else can be checked before.
     """
-    sweep, release = asked.sweep, choice.release.tensorflow
-    absent = leave_out(tuple(sweep.models), choice.release.missing_models, typed=asked.typed, release=release)
+    sweep = asked.sweep
+    absent = leave_out(tuple(sweep.models), choice.release, typed=asked.typed)
     for model in absent:
-        watch.say(f"left out: {model}, which upstream can't run with TensorFlow {release}")
+        watch.say(f"left out: {model}: {why_left_out(choice.release)}")
     sweep = msgspec.structs.replace(sweep, models=without(sweep.models, absent))
     resolve = recorded_sizes(read_session(asked.resume).cases) if asked.resume else stand_in
     cases = expand(sweep, device=choice.device, data_names=load_models(), resolve=resolve)

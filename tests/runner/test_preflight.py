@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from wrapper.bootstrapper.by_hand import with_commit
+from wrapper.bootstrapper.release import load_releases, resolve_release
 from wrapper.errors import UsageError
-from wrapper.runner.preflight import check_data_dir, check_flags, leave_out
+from wrapper.runner.preflight import check_data_dir, check_flags, leave_out, why_left_out
 from wrapper.runner.sweep import Case
 
 
@@ -40,9 +42,16 @@ def test_a_flag_that_this_upstream_lacks_is_refused(tmp_path: Path) -> None:
 
 
 def test_missing_models_are_left_out_of_a_shipped_sweep_and_refused_when_typed() -> None:
-    assert leave_out(("resnet50", "ssd300"), ("ssd300", "nasnet"), typed=False, release="2.21.0") == ("ssd300",)
-    assert leave_out(("resnet50",), ("ssd300",), typed=True, release="2.21.0") == ()
-    with pytest.raises(UsageError, match=r"ssd300.*2\.21\.0"):
-        leave_out(("resnet50", "ssd300"), ("ssd300",), typed=True, release="2.21.0")
-    with pytest.raises(UsageError, match="ssd300"):
-        leave_out(("ssd300",), ("ssd300",), typed=False, release="2.21.0")
+    release = resolve_release("2.21.0", load_releases())
+    assert leave_out(("resnet50", "ssd300"), release, typed=False) == ("ssd300",)
+    assert leave_out(("resnet50",), release, typed=True) == ()
+    for models, typed in ((("resnet50", "ssd300"), True), (("ssd300",), False)):
+        with pytest.raises(UsageError, match=r"models\.ssd300: upstream can't run it with TensorFlow 2\.21\.0\. Leave"):
+            leave_out(models, release, typed=typed)
+
+
+def test_what_another_commit_cannot_run_is_left_to_its_trials_where_it_was_typed() -> None:
+    release = with_commit(resolve_release("2.21.0", load_releases()), "f" * 40)
+    assert leave_out(("resnet50", "ssd300"), release, typed=True) == ()
+    assert leave_out(("resnet50", "ssd300"), release, typed=False) == ("ssd300",)
+    assert "--models tries it" in why_left_out(release)

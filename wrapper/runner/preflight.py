@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from wrapper.bootstrapper.by_hand import BY_HAND
 from wrapper.bootstrapper.inspection import Environment
+from wrapper.bootstrapper.release import Release
 from wrapper.errors import FatalError, UsageError
 from wrapper.runner.plan import upstream_flags
 from wrapper.runner.sweep import Case
@@ -66,22 +68,28 @@ def unknown_flags(names: Iterable[str], script: Path) -> list[str]:
     return sorted(name for name in names if not re.search(rf"""['"](?:--)?{re.escape(name)}['"]""", source))
 
 
-def leave_out(models: Sequence[str], missing: Sequence[str], *, typed: bool, release: str) -> tuple[str, ...]:
+def leave_out(models: Sequence[str], release: Release, *, typed: bool) -> tuple[str, ...]:
     """The models of a sweep that a release can't run.
 
     Args:
         models: the sweep's.
-        missing: the release's.
-        typed: whether the user named the models; then a missing one is refused instead of left out.
-        release: for the message.
+        release: with its own commit of upstream, or with one given by hand, of which nobody knows what it can't run.
+        typed: whether the user named the models: then a missing one is refused instead of left out, and tried with a commit given by hand.
 
     Raises:
         UsageError: naming the model.
     """
-    absent = tuple(model for model in models if model in missing)
+    by_hand = release.upstream_ref == BY_HAND
+    absent = () if by_hand and typed else tuple(model for model in models if model in release.missing_models)
     if absent and (typed or len(absent) == len(models)):
-        raise UsageError(f"models.{absent[0]}: upstream can't run it with TensorFlow {release}", "Leave it out, or choose a release that has it")
+        raise UsageError(f"models.{absent[0]}: {why_left_out(release)}", "Leave it out, or choose a release that has it")
     return absent
+
+
+def why_left_out(release: Release) -> str:
+    """Why a model is left out, in words."""
+    other = " at the release's own commit (--models tries it with this one)" if release.upstream_ref == BY_HAND else ""
+    return f"upstream can't run it with TensorFlow {release.tensorflow}{other}"
 
 
 def without(models: Mapping[str, T], absent: Sequence[str]) -> dict[str, T]:
