@@ -68,6 +68,15 @@ def test_ratios_are_to_the_first_release_that_has_a_figure(make: Maker) -> None:
     assert [cell.said[:1] for cell in row[1:]] == [(), ("1",), ("1.500",)]
 
 
+def test_a_small_ratio_keeps_its_digits(make: Maker) -> None:
+    found = make({"1.12.0": {"vgg16": [5000.0], "alexnet": [5000.0]}, "2.21.0": {"vgg16": [1.0, 1.1], "alexnet": [1.0]}})
+    assert [shown(found)[model][1].partition("(")[2].rpartition(")")[0].split(", ")[0] for model in ("vgg16", "alexnet")] == [
+        "0.000210 ± 0.000127",
+        "0.000200",
+    ]
+    assert ratios(found, "geometric mean of the ratios, 2 models that all have")[1] == "0.000205"
+
+
 def test_what_has_no_figure_is_words(make: Maker) -> None:
     found = make({"1.12.0": {"vgg16": [None, None], "alexnet": [5.0, 5.0]}, "2.21.0": {"vgg16": [1.0, None], "lenet": [7.0]}})
     assert shown(found)["vgg16"][0] == "no valid figure (2 out of memory)"

@@ -9,7 +9,7 @@ import msgspec
 
 from wrapper.reporter.analysis import Summary
 from wrapper.reporter.axis import Axis, Part, read_axis, read_part
-from wrapper.reporter.comparison import Comparison, Row, compare
+from wrapper.reporter.comparison import Comparison, Row, compare, ratio_text
 from wrapper.reporter.content import Report, compose
 from wrapper.reporter.facts import hardware, known
 from wrapper.reporter.files import write_text_atomically
@@ -160,7 +160,7 @@ def _cell(one: Measured | None, case: Case, base: Measured | None, comparison: C
     elif one is base:
         said = ["1", *said]
     elif comparison and (row := _same_case(comparison, case)):
-        said = [f"{row.ratio:.3f}" + ("" if row.ci95 is None else f" ± {row.ci95:.3f}"), *said]
+        said = [row.ratio_text, *said]
     return Cell(mean_text(summary), tuple(said))
 
 
@@ -173,7 +173,7 @@ def _means(axis: Axis, measured: Sequence[Measured], base: Measured | None) -> I
     overall = {one.part: {each.conditions: each for each in _compare(one, base, shared).overall} for one in valid if one is not base}
     groups = next(iter(overall.values()))
     for conditions, any_of in groups.items():
-        ratios = {part: f"{of[conditions].ratio:.3f}" for part, of in overall.items()} | {base.part: "1"}
+        ratios = {part: ratio_text(of[conditions].ratio) for part, of in overall.items()} | {base.part: "1"}
         models = f"{len(any_of.models)} model{'s' if len(any_of.models) > 1 else ''}"
         label = f"geometric mean of the ratios, {models} that all have" + (f", {conditions}" if len(groups) > 1 else "")
         yield (label, *(Cell(ratios.get(part, NOT_MEASURED if part.reason else "no valid figure")) for part in axis.parts))
