@@ -284,13 +284,35 @@ def test_the_tensorflow_of_the_starting_python_is_used_and_this_is_said(made: Pa
     assert result.stderr == f"tfcnn: this Python has TensorFlow, which is what will be measured: {BARE}\n"
 
 
-@pytest.mark.parametrize(
-    "choice", [["--tensorflow", "1.12.0"], ["--tensorflow=1.12.0"], ["--python", "p"], ["--demo"], ["--resume", "d"], ["--help"]]
+CHOICES = (
+    *(("--tensorflow", "1.12.0"), ("--tensorflow=1.12.0",), ("--tensorflow", "1.12.0,2.21"), ("--tensorflow", "2.21", "--commit", "1234567")),
+    *(("--environment", "conda"), ("--environment=docker:an/image",), ("--python", "p"), ("--demo",), ("--resume", "d"), ("--help",)),
 )
-def test_the_users_choice_goes_before_the_starting_python(made: Path, with_tensorflow: str, choice: list[str]) -> None:
+
+
+@pytest.mark.parametrize("choice", CHOICES, ids=" ".join)
+def test_the_users_choice_goes_before_the_starting_python(made: Path, with_tensorflow: str, choice: tuple[str, ...]) -> None:
     result = start(made, *choice, PYTHONPATH=with_tensorflow)
     assert ended_well(result)["arguments"] == ["run", *choice]
     assert result.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "chosen"), [('name: two\ntensorflow: ["1.12.0", "2.21"]\n', True), ("# tensorflow: none\nmodels: {trivial: 2}\n", False)]
+)
+def test_the_releases_of_a_sweep_file_go_before_the_starting_python(
+    made: Path, with_tensorflow: str, text: str, chosen: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "a sweep.yaml"
+    file.write_text(text, encoding="utf-8")
+    for sweep in (["--sweep", str(file)], [f"--sweep={file}"]):
+        own = [] if chosen else ["--python", BARE]
+        assert ended_well(start(made, *sweep, PYTHONPATH=with_tensorflow))["arguments"] == ["run", *own, *sweep]
+
+
+def test_another_commit_is_tried_on_the_tensorflow_of_the_starting_python(made: Path, with_tensorflow: str) -> None:
+    result = start(made, "--commit", "1234567", PYTHONPATH=with_tensorflow)
+    assert ended_well(result)["arguments"] == ["run", "--python", BARE, "--commit", "1234567"]
 
 
 def test_a_folder_named_tensorflow_is_no_tensorflow(made: Path, tmp_path: Path) -> None:
