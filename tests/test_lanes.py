@@ -200,6 +200,20 @@ def test_releases_named_in_a_sweep_file(product: Product, interpreters: dict[str
         assert refused.returncode == 2 and "2 releases" in refused.stderr, refused.stderr
 
 
+def test_a_published_source_repeated_on_several_releases(product: Product, interpreters: dict[str, str], tmp_path: Path) -> None:
+    reports = tmp_path / "reports"
+    done = sweep(product, reports, "--as-published", "tf_org_dgx1", "--models", "resnet50=2,alexnet=2", "--repeats", "1")
+    assert (done.returncode, done.stderr) == (0, "")
+    parents = sorted(reports.iterdir())
+    assert [list(read_axis(parent).sweep["models"]) for parent in parents] == [["resnet50"], ["alexnet"]]
+    for parent, flag in zip(parents, ("--local_parameter_device=cpu", "--all_reduce_spec=nccl"), strict=True):
+        for release in (OLD, NEW):
+            (trial,) = read_trials(parent / release)
+            assert trial.judgement.verdict == "ok" and flag in trial.command
+        (shown,) = cells(parent).values()
+        assert "(1," in shown[OLD] and re.search(r"\(\d+\.\d{3},", shown[NEW])
+
+
 @pytest.fixture
 def own(product: Product, interpreters: dict[str, str], tmp_path: Path) -> Product:
     """A copy of the product, to which a test may add packages."""
