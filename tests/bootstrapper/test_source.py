@@ -28,7 +28,12 @@ def test_it_is_read_and_written_again(text: str, source: Source) -> None:
     assert parse_source(source.text) == source
 
 
-@pytest.mark.parametrize("text", ["", "venv", "Conda", "conda:", "conda: ", "python", "python:", "locked:1.12", "C:\\Python36", ":", "docker,conda"])
+INJECTED = ["conda:--help", "conda: -p/", "docker:-v/:/x", "docker:--privileged", "podman:--help", "podman: --all-tags"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "venv", "Conda", "conda:", "conda: ", "python", "python:", "locked:1.12", "C:\\Python36", ":", "docker,conda", *INJECTED]
+)
 def test_what_is_wrong_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_source(text)

@@ -42,4 +42,6 @@ def parse_source(text: str) -> Source:
         raise UsageError(f"--environment {text}: a locked environment is made for the release and has no name", "Write locked alone")
     if kind == "python" and not name:
         raise UsageError("--environment python: which interpreter is not said", "Write python:PATH")
+    if kind != "python" and name.strip().startswith("-"):  # the engine or conda would read it as an option of its own
+        raise UsageError(f"--environment {text}: no {'environment' if kind == 'conda' else 'image'} has a name that begins with -", f"It is {FORMS}")
     return Source(kind, name.strip())
