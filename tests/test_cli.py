@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 from e2e_kit import OLD, Product
 
+from wrapper.arguments import parser
 from wrapper.bootstrapper.release import load_releases
 from wrapper.cli import main
 from wrapper.reporter.store import FORMAT
@@ -26,6 +28,7 @@ pytest_plugins = ["e2e_kit"]
 
 PROGRAMS = Path(sys.executable).parent
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="names and directories as POSIX has them")
+COMMANDS: dict[str, argparse.ArgumentParser] = next(action.choices for action in parser()._actions if isinstance(action, argparse._SubParsersAction))
 HELP_BUDGET_S = 0.4
 """Issue 2 asks for 0.15 s on an idle machine; tests also run on busy ones."""
 
@@ -98,6 +101,17 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_fetched(
     if "usage:" not in errors:
         assert len(errors.splitlines()) == 1
     assert not (tmp_path / "vendor").exists() and not (tmp_path / "reports").exists()
+
+
+OPTIONS = {
+    (name, option) for name, command in COMMANDS.items() for action in command._actions if action.nargs != 0 for option in action.option_strings
+}
+
+
+@pytest.mark.parametrize(("command", "option"), sorted(OPTIONS))
+def test_two_dashes_are_no_value(command: str, option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, f"{option}=--"]) == 2
+    assert f"{option}=-- gives no value" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("value", ["", " "])

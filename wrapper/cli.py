@@ -33,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _command(given: list[str]) -> int:
+    if emptied := next((word for word in given if word.startswith("--") and word.endswith("=--")), None):
+        raise UsageError(f"{emptied} gives no value", "Write one")  # argparse would drop the -- and keep an empty list
     options = parser().parse_args(given)
     _check_places(given)
     from wrapper.console import Console
@@ -156,13 +158,10 @@ def _report(options: argparse.Namespace, console: Console, given: list[str]) -> 
     against = _against(options, [directory])
     compared = [comparing.keep_comparison(directory, against)] if against.entries or against.baseline or against.strict else []
     cost = comparing.report_cost(directory, prices)
-    code = pipeline.report_again(directory, console)
+    code = pipeline.report_again(directory, console, prices)
     console.show(views.comparison_parts(compared, load_sources()))
-    priced = any(prices.values())
-    if cost and priced:
+    if cost and any(prices.values()):
         console.show(views.cost_parts(cost))
-    if priced:
-        console.say(f"page: {comparing.write_page(directory, cost)}")
     return code
 
 
