@@ -28,11 +28,13 @@ from wrapper.bootstrapper.wheels import WHEELS, GpuCode, Wheel, WheelTable, load
 from wrapper.errors import FatalError
 
 HEADER = """\
-# What the wheels of each release's GPU package hold, for Linux on x86-64: written by scripts/read_wheels.py, not by hand.
-#   cuda, cudnn    what TensorFlow was built for, and the major version of cuDNN that it loads
-#   own            TensorFlow's code for GPUs, by compute capability, and PTX, which the driver compiles for newer GPUs
+# What the wheels of each release's GPU package hold, for Linux on x86-64: written by scripts/read_wheels.py, which says how it reads them.
+#   tensorflow     the row of releases.yaml
+#   read           the day, UTC
+#   cuda, cudnn    what TensorFlow was built for, by its own build information, and the major version of cuDNN that it loads
+#   own            TensorFlow's code for GPUs, by compute capability, and ptx, which the driver compiles for newer GPUs, in the file called wheel
 #   locked_cudnn   the same of the cuDNN in the lock, where the lock holds one: what is lower than its lowest code is cuDNN's limit
-#   systems        for which the packages for the CPU and the GPU have wheels
+#   systems        for which the packages for the CPU (cpu) and the GPU (gpu) have wheels, by the package index
 """
 FAT_BINARY = re.compile(re.escape(struct.pack("<IHH", 0xBA55ED50, 1, 16)))
 """Magic number, version, and size of the header, which ends with the size of what follows (`fatBinaryHeader` in CUDA's fatbinary.h)."""
