@@ -16,6 +16,8 @@ from typing import Any
 
 import msgspec
 
+from wrapper.bootstrapper.placing import existing
+
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """One GPU. None stands for what the driver, the device or the operating system doesn't tell."""
@@ -125,13 +127,13 @@ def _operating_system() -> str:
 
 
 def _machine(sysfs: Path) -> str | None:
-    parts = [_text(sysfs / "class/dmi/id" / name) for name in ("sys_vendor", "product_name")]
+    parts = [attribute(sysfs / "class/dmi/id" / name) for name in ("sys_vendor", "product_name")]
     return " ".join(part for part in parts if part) or None
 
 
 def _disk_model(project: Path, sysfs: Path) -> str | None:
     """The model that Linux shows for the block device under `project`; None elsewhere and for network and overlay file systems."""
-    device = next(place for place in (project.absolute(), *project.absolute().parents) if place.exists()).stat().st_dev
+    device = existing(project).stat().st_dev
     if sys.platform == "win32":  # without WMI or a raw disk handle there is no way from a drive letter to its model
         return None
     block = (sysfs / f"dev/block/{os.major(device)}:{os.minor(device)}").resolve()
@@ -139,20 +141,20 @@ def _disk_model(project: Path, sysfs: Path) -> str | None:
         block = slaves[0].resolve()
     if (block / "partition").exists():
         block = block.parent
-    return _text(block / "device/model") or _text(block / "device/name")  # SD and eMMC cards have a name instead of a model
+    return attribute(block / "device/model") or attribute(block / "device/name") or None  # SD and eMMC cards have a name instead of a model
 
 
-def _text(path: Path) -> str | None:
-    """A one-line attribute file of sysfs, or None where it is absent, unreadable or empty."""
+def attribute(path: Path) -> str:
+    """What a one-line attribute file of sysfs holds; empty where it is absent or unreadable."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace").strip() or None
+        return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
-        return None
+        return ""
 
 
 def _external(pci_bus_id: str, sysfs: Path) -> bool | None:
     """Whether the kernel (5.14 and later) calls a PCI device removable: it stands behind an external port, which for a GPU is Thunderbolt or USB4."""
-    return {"removable": True, "fixed": False}.get(_text(sysfs / "bus/pci/devices" / pci_bus_id / "removable") or "")
+    return {"removable": True, "fixed": False}.get(attribute(sysfs / "bus/pci/devices" / pci_bus_id / "removable"))
 
 
 def nvidia_gpus(nvml: Any = None, sysfs: Path = Path("/sys")) -> tuple[tuple[Gpu, ...], str | None, str | None]:

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 from wrapper.bootstrapper.doctor import Finding, GpuState
-from wrapper.bootstrapper.host import Gpu, answer
+from wrapper.bootstrapper.host import Gpu, answer, attribute
 from wrapper.bootstrapper.placing import existing
 from wrapper.bootstrapper.release import Release
 
@@ -100,8 +100,8 @@ def gpu_library_names(cuda: str, cudnn: str, platform: str = sys.platform) -> tu
 
 def pci_gpus(sysfs: Path = Path("/sys")) -> tuple[str, ...]:
     """PCI addresses of NVIDIA's GPUs by Linux, which knows them without a driver."""
-    devices = (sysfs / "bus/pci/devices").glob("*")
-    return tuple(sorted(device.name for device in devices if _read(device / "vendor") == _NVIDIA and _read(device / "class").startswith(_DISPLAY)))
+    devices = (path for path in (sysfs / "bus/pci/devices").glob("*") if attribute(path / "vendor") == _NVIDIA)
+    return tuple(sorted(device.name for device in devices if attribute(device / "class").startswith(_DISPLAY)))
 
 
 def gpu_states(gpus: Sequence[Gpu], nvml: Any) -> tuple[GpuState, ...]:
@@ -153,10 +153,3 @@ def _loads(library: str, variables: Mapping[str, str]) -> bool:
     except OSError:
         return False
     return True
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
