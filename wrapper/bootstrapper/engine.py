@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import msgspec
 
 from wrapper.bootstrapper.container import Container, engine_command, removal
 from wrapper.bootstrapper.inspection import IMPORT_LIMIT_S, INSPECTION, Environment, hiding_variables, read_answer
+from wrapper.bootstrapper.placing import Say
 from wrapper.errors import FatalError
 from wrapper.process import Captured, run_captured
 
@@ -30,8 +31,6 @@ _NO_GPUS = (
     "It takes the NVIDIA Container Toolkit on this machine, and for podman its list of devices: "
     "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 )
-
-Say = Callable[[str], None]
 
 
 class _Image(msgspec.Struct, frozen=True, rename="pascal"):

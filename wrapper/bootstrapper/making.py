@@ -7,12 +7,12 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import msgspec
 
 from wrapper.bootstrapper.inspection import PROGRAMS, PYTHON, Environment
+from wrapper.bootstrapper.placing import Say, alone
 from wrapper.errors import FatalError
 from wrapper.process import Captured
 
@@ -20,8 +20,6 @@ MARKER = "tfcnn-environment.json"
 """Written last: a directory without it is half made."""
 INSTALL_LIMIT_S = 3600.0
 """A GPU environment of several GB over a slow line."""
-
-Say = Callable[[str], None]
 
 _PACKAGES = ("lib/python*/site-packages", "Lib/site-packages")
 _TROUBLES = (
@@ -98,8 +96,7 @@ def make_whole(directory: Path, fill: Callable[[], Environment], say: Say) -> En
         FatalError: what `fill` raises, or the disk refuses. Nothing half-made is left.
     """
     try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        with _exclusive(directory.with_name(f".{directory.name}.lock"), say):
+        with alone(directory, say):
             made = read_marker(directory)
             lost = losses(directory) if made else "it is half made, was moved, or its Python has gone"
             if made and not lost:
@@ -148,17 +145,6 @@ def _make(directory: Path, fill: Callable[[], Environment]) -> Environment:
     finally:
         if directory.exists() and not (directory / MARKER).exists():
             shutil.rmtree(directory)
-
-
-def _exclusive(path: Path, say: Say) -> AbstractContextManager[object]:
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(path)
-    try:
-        return lock.acquire(blocking=False)
-    except Timeout:
-        say("another process is making this environment; waiting for it")
-        return lock.acquire()
 
 
 def _listed(packages: Path) -> Iterator[tuple[Path, int]]:

@@ -8,13 +8,16 @@ import secrets
 import shutil
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from wrapper.errors import FatalError
 
+Say = Callable[[str], None]
+"""Prints one line for the user."""
 
-def place(final: Path, fill: Callable[[Path], None], say: Callable[[str], None]) -> None:
+
+def place(final: Path, fill: Callable[[Path], None], say: Say) -> None:
     """Make the directory `final`, if nothing of that name is there, by filling a sibling and renaming it.
 
     Processes that ask at the same time wait for the first. What a run that died has left is removed; `final` itself never is.
@@ -22,30 +25,37 @@ def place(final: Path, fill: Callable[[Path], None], say: Callable[[str], None])
     Args:
         final: absolute; its parent is made where missing.
         fill: called with the sibling, an empty directory.
-        say: prints one line, when another process has to be waited for.
+        say: told when another process has to be waited for.
 
     Raises:
         FatalError: the disk refuses.
     """
-    from filelock import FileLock, Timeout
-
     if os.path.lexists(final):
         return
-    lock = FileLock(final.parent / f".{final.name}.lock")
     try:
-        final.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            say(f"Waiting for another process that is making {final}")
-            lock.acquire()
-        try:
+        with alone(final, say):
             if not os.path.lexists(final):
                 _fill_aside(final, fill)
-        finally:
-            lock.release()
     except OSError as error:
         raise FatalError(f"could not make {final}: {error}", "Mend what is named (space, permissions), and run the same again") from error
+
+
+@contextlib.contextmanager
+def alone(directory: Path, say: Say) -> Iterator[None]:
+    """Be the only process that makes a directory, whose parent is made where missing; others that ask wait, and are told. Raises OSError."""
+    from filelock import FileLock, Timeout
+
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(directory.with_name(f".{directory.name}.lock"))
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        say(f"Waiting for another process that is making {directory}")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def check_vendor(vendor: Path) -> None:

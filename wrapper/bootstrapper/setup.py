@@ -18,15 +18,13 @@ from wrapper.bootstrapper.engine import ENGINES
 from wrapper.bootstrapper.environment import find_pythons, make_environment, planned_environment
 from wrapper.bootstrapper.host import Gpu, gpus_present, nvidia_gpus
 from wrapper.bootstrapper.inspection import Environment, fit_to_release, look_again, use_environment
-from wrapper.bootstrapper.placing import check_vendor
+from wrapper.bootstrapper.placing import Say, check_vendor
 from wrapper.bootstrapper.pythons import Interpreter, choose_python, newest_servable
 from wrapper.bootstrapper.release import Release, load_releases, match_installed, resolve_release
 from wrapper.bootstrapper.source import Source
 from wrapper.bootstrapper.upstream import Checkout, commit_date, demo_repository, fetch_checkout, resolve_commit
 from wrapper.bootstrapper.wheels import this_system
 from wrapper.errors import FatalError, UsageError
-
-Say = Callable[[str], None]
 
 _NO_GPU = "Mend the driver (the GPU must be listed by NVML), leave --device out, or start all the same with --unproven-device"
 

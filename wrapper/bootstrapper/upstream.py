@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from urllib.request import url2pathname
 
@@ -15,7 +15,7 @@ import msgspec
 from wrapper.bootstrapper.address import check_address, mask_credentials, proxies_in
 from wrapper.bootstrapper.edits import changed_files
 from wrapper.bootstrapper.git_command import GitError, git_setting, run_git
-from wrapper.bootstrapper.placing import existing, place
+from wrapper.bootstrapper.placing import Say, existing, place
 from wrapper.errors import FatalError, UsageError
 from wrapper.shipped import DATA
 
@@ -44,7 +44,7 @@ class Checkout(msgspec.Struct, frozen=True, kw_only=True):
         return Path(self.path) / "scripts" / "tf_cnn_benchmarks" / "tf_cnn_benchmarks.py"
 
 
-def fetch_checkout(commit: str, *, address: str, vendor: Path, say: Callable[[str], None]) -> Checkout:
+def fetch_checkout(commit: str, *, address: str, vendor: Path, say: Say) -> Checkout:
     """Bring one commit of upstream into `vendor/benchmarks-<first 12 digits>/`, or use the one that is there.
 
     A checkout that is there is used without the network and without writing. Processes that ask at the same time wait for each other.
@@ -163,7 +163,7 @@ def demo_repository(directory: Path) -> tuple[str, str]:
     return str(final), _verify(final)
 
 
-def _download(partial: Path, commit: str, address: str, say: Callable[[str], None]) -> None:
+def _download(partial: Path, commit: str, address: str, say: Say) -> None:
     shown = mask_credentials(address)
     say(f"Fetching upstream commit {commit[:12]} from {shown}")
     _init(partial)
