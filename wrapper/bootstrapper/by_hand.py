@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import msgspec
-from packaging.version import Version
 
 from wrapper.bootstrapper.release import Release, load_releases
 from wrapper.shipped import DATA, read_table
@@ -34,8 +33,7 @@ def age(release: Release, date: str) -> str:
         release: with that commit.
         date: of the commit, YYYY-MM-DD.
     """
-    minor = Version(release.tensorflow).release[:2]
-    row = [row for row in load_releases() if Version(row.tensorflow).release[:2] == minor][-1]
+    row = [row for row in load_releases() if row.minor == release.minor][-1]
     proven = load_dates().get(row.upstream_commit, date)
     if date == proven:
         return ""

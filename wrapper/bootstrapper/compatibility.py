@@ -39,7 +39,7 @@ def unfit(release: Release, gpu: Gpu, cuda_served: str | None, platform: str = s
     (https://docs.nvidia.com/cuda/cuda-c-programming-guide/, "binary compatibility" and "PTX compatibility"). TensorFlow uses GPUs on Windows itself
     up to 2.10 (https://www.tensorflow.org/install/pip).
     """
-    if platform == "win32" and Version(release.tensorflow).release[:2] > (2, 10):
+    if platform == "win32" and release.minor > (2, 10):
         return f"TensorFlow {release.tensorflow} uses no GPU on Windows itself (2.10 is the last that does; in WSL 2 all do)"
     if release.wheel is None:
         return None

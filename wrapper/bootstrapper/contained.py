@@ -9,14 +9,14 @@ import tempfile
 from pathlib import Path
 
 import msgspec
-from packaging.version import Version
 
-from wrapper.bootstrapper.engine import Say, plan_container, use_image
+from wrapper.bootstrapper.engine import plan_container, use_image
 from wrapper.bootstrapper.environment import LOCKS, run_uv
 from wrapper.bootstrapper.host import nvidia_gpus
 from wrapper.bootstrapper.images import load_images, official_image
 from wrapper.bootstrapper.inspection import Environment, fit_to_release
 from wrapper.bootstrapper.making import check_installed
+from wrapper.bootstrapper.placing import Say
 from wrapper.bootstrapper.release import Release, load_releases, match_installed
 from wrapper.bootstrapper.source import Source
 from wrapper.errors import FatalError
@@ -55,7 +55,7 @@ def use_container(source: Source, release: Release | None, *, device: str, packa
     image = source.name if release is None else _image_of(release, package)
     environment = use_image(source.kind, image, device=device, gpus=package == "gpu", source=source.text, say=say)
     found = match_installed(environment.tensorflow, load_releases())
-    if release and Version(found.tensorflow).release[:2] != Version(release.tensorflow).release[:2]:
+    if release and found.minor != release.minor:
         raise FatalError(f"{image} has TensorFlow {environment.tensorflow}, and {release.tensorflow} was asked for", "Name another image or release")
     return fit_to_release(_with_packages(environment, found, vendor, say), found), found
 
@@ -66,12 +66,10 @@ def _image_of(release: Release, package: str) -> str:
 
 def _with_packages(environment: Environment, release: Release, vendor: Path, say: Say) -> Environment:
     """The environment with tf-keras, which upstream needs from TensorFlow 2.16 on and no official image has, in a directory that is mounted."""
-    installed = {name.lower().replace("_", "-") for name in environment.packages}
     wanted = [each for each in release.constraints if each.startswith("tf-keras")]
-    if not wanted or "tf-keras" in installed or environment.container is None:
+    if not wanted or environment.has("tf-keras") or environment.container is None:
         return environment
-    minor = Version(release.tensorflow).release[:2]
-    row = next(row for row in load_releases() if Version(row.tensorflow).release[:2] == minor)
+    row = next(row for row in load_releases() if row.minor == release.minor)
     entry = _locked((LOCKS / f"{row.tensorflow}-cpu.txt").read_text(encoding="utf-8"), "tf-keras")
     version = entry.split()[0].partition("==")[2]
     directory = vendor.resolve() / "packages" / f"tf-keras-{version}"

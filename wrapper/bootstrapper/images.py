@@ -45,10 +45,10 @@ def official_image(release: Release, device: str, gpus: Sequence[Gpu], images: I
     Returns:
         TensorFlow's official one of the same minor release; on GPUs that it does not serve, NVIDIA's own where there is one.
     """
-    minor, nvidia = Version(release.tensorflow).release[:2], images.nvidia
+    nvidia = images.nvidia
     newer = [gpu for gpu in gpus if Version(gpu.compute_capability or "0") >= Version(nvidia.capability)]
-    if device == "gpu" and newer and minor == Version(nvidia.minor).release:
+    if device == "gpu" and newer and release.minor == Version(nvidia.minor).release:
         return nvidia.image
-    siblings = [each for each in images.tags if Version(each).release[:2] == minor]
+    siblings = [each for each in images.tags if Version(each).release[:2] == release.minor]
     tag = images.tags[release.tensorflow if release.tensorflow in siblings else siblings[-1]]
     return f"{images.repository}:{tag if device == 'gpu' else tag.replace('-gpu', '')}"

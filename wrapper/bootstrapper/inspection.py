@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+from packaging.utils import canonicalize_name
 
 from wrapper.bootstrapper.container import Container
 from wrapper.bootstrapper.release import Release
@@ -121,6 +122,10 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     container: Container | None = None
     """The image that the interpreter is in; None for one on this machine."""
 
+    def has(self, package: str) -> bool:
+        """Whether a package is installed, by its normalised name (https://packaging.python.org/specifications/name-normalization/)."""
+        return any(canonicalize_name(name) == package for name in self.packages)
+
 
 class _Python(msgspec.Struct, frozen=True):
     prefix: str
@@ -176,8 +181,7 @@ def fit_to_release(environment: Environment, release: Release) -> Environment:
     Raises:
         FatalError: it lacks a package that upstream needs beside TensorFlow (tf-keras, from TensorFlow 2.16 on).
     """
-    installed = {name.lower().replace("_", "-") for name in environment.packages}
-    missing = [each for each in release.constraints if each.startswith("tf-keras") and "tf-keras" not in installed]
+    missing = [each for each in release.constraints if each.startswith("tf-keras") and not environment.has("tf-keras")]
     if missing:
         raise FatalError(
             f"{environment.python} has TensorFlow {environment.tensorflow} without tf-keras, and upstream does not run without it",

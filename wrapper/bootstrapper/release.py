@@ -51,6 +51,11 @@ class Release(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """The CUDA version that its GPU package is built for; None: not known."""
         return self.wheel.cuda if self.wheel else None
 
+    @property
+    def minor(self) -> tuple[int, ...]:
+        """Such as (1, 12)."""
+        return Version(self.tensorflow).release[:2]
+
     def package(self, device: str) -> str:
         """The requirement name for "cpu" or "gpu"."""
         return self.package_gpu if device == "gpu" else self.package_cpu
@@ -135,7 +140,7 @@ def _read_version(text: str) -> Version:
 
 
 def _rows_of_minor(version: Version, releases: Sequence[Release]) -> list[Release]:
-    rows = [row for row in releases if Version(row.tensorflow).release[:2] == (*version.release, 0)[:2]]
+    rows = [row for row in releases if row.minor == (*version.release, 0)[:2]]
     return sorted(rows, key=lambda row: Version(row.tensorflow))
 
 
