@@ -13,22 +13,18 @@ from wrapper.opening import Request
 from wrapper.reporter.analysis import summarise
 from wrapper.reporter.block import block
 from wrapper.reporter.comparison import Comparison, compare
-from wrapper.reporter.content import Report, compose
 from wrapper.reporter.cost import Cost, cost
 from wrapper.reporter.files import write_text_atomically
 from wrapper.reporter.gate import Failure, below, benchmark_json, junit_xml
-from wrapper.reporter.html import report_html
 from wrapper.reporter.importer import Imported, ImportedReport, as_references, as_reports, import_logs
-from wrapper.reporter.kept import COMPARISON_FILE, Asked, compare_again, comparing_with, comparison_json, read_asked
+from wrapper.reporter.kept import COMPARISON_FILE, Asked, compare_again, comparing_with, comparison_json
 from wrapper.reporter.matching import conditions_of, references_from
-from wrapper.reporter.numerics import load_known_losses
 from wrapper.reporter.reference import Reference, Source, as_published, load_sources
-from wrapper.reporter.series import read_series
+from wrapper.reporter.report import read_report
 from wrapper.reporter.site import Site, write_site
 from wrapper.reporter.spreadsheet import csv_text
-from wrapper.reporter.store import SESSION_FILE, Session, Trial, read_records, read_session, read_trials
+from wrapper.reporter.store import SESSION_FILE, read_session, read_trials
 
-REPORT_PAGE = "report.html"
 _BELOW = (f"*/{SESSION_FILE}", f"*/*/{SESSION_FILE}")
 
 
@@ -92,7 +88,7 @@ def compare_reports(reports: Sequence[Path], against: Against) -> tuple[Compared
 
 def keep_comparison(directory: Path, against: Against) -> Comparison:
     """Compare a report and write comparison.json beside it, from which its pages are made from now on. Raises as `compare_reports`."""
-    session, _, report = _opened(directory)
+    session, _, report = read_report(directory)
     asked = _asked(against)
     comparison = compare_again(asked, session, report)
     write_text_atomically(directory / COMPARISON_FILE, comparison_json(asked, comparison))
@@ -127,7 +123,7 @@ def write_benchmark_json(path: Path, compared: Sequence[Compared]) -> None:
 
 def paste_block(directory: Path) -> str:
     """A report as a few lines to paste."""
-    session, _, report = _opened(directory)
+    session, _, report = read_report(directory)
     return block(session, report)
 
 
@@ -140,18 +136,8 @@ def report_cost(directory: Path, prices: Mapping[str, float | None]) -> Cost | N
     Raises:
         UsageError: a price is not a number above zero.
     """
-    _, trials, report = _opened(directory)
+    _, trials, report = read_report(directory)
     return cost(report, trials, **prices)
-
-
-def write_page(directory: Path, found: Cost | None) -> Path:
-    """Make report.html from the records, with the comparison that is kept beside it and a cost in it where there are any; returns its path."""
-    session, trials, report = _opened(directory)
-    asked = read_asked(directory)
-    comparison = compare_again(asked, session, report) if asked else None
-    page = directory / REPORT_PAGE
-    write_text_atomically(page, report_html(session, trials, report, series=read_series(directory, trials), comparison=comparison, cost=found))
-    return page
 
 
 def reports_in(paths: Iterable[Path]) -> tuple[Path, ...]:
@@ -244,8 +230,3 @@ def _references(path: Path) -> tuple[Reference, ...]:
 def _refuse(path: Path, imported: Imported) -> NoReturn:
     counts = ", ".join(f"{number} {reason}" for reason, number in imported.counts.items()) or "it is empty"
     raise FatalError(f"{path} is no report and holds no log that can be compared ({counts})", "Name a report's directory, or one of logs")
-
-
-def _opened(directory: Path) -> tuple[Session, tuple[Trial, ...], Report]:
-    session, records = read_session(directory), read_records(directory)
-    return session, records.trials, compose(session, records, load_known_losses())

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from wrapper.bootstrapper.host import Host
     from wrapper.bootstrapper.setup import Setup
     from wrapper.parser.output import Event
+    from wrapper.reporter.content import Report
     from wrapper.reporter.noise import Noise
-    from wrapper.reporter.report import Report
     from wrapper.reporter.side_by_side import SideBySide
     from wrapper.reporter.store import Trial
     from wrapper.runner.plan import PlannedTrial

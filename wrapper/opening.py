@@ -23,7 +23,7 @@ from wrapper.bootstrapper.source import Source, parse_source
 from wrapper.errors import FatalError, UsageError
 from wrapper.parser.output import Event
 from wrapper.reporter.axis import is_axis, read_axis, read_part
-from wrapper.reporter.report import Report
+from wrapper.reporter.content import Report
 from wrapper.reporter.side_by_side import SideBySide
 from wrapper.reporter.store import SESSION_FILE, Session, Trial, read_session, read_trials
 from wrapper.runner.load import other_load

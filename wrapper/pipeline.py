@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,8 +18,9 @@ from wrapper.measurement import as_started
 from wrapper.opening import Request, Watch, asked_of_one, see_load, what_was_asked
 from wrapper.reporter.analysis import figure
 from wrapper.reporter.axis import is_axis, parts_with_report
+from wrapper.reporter.content import Report
 from wrapper.reporter.noise import Noise, noise
-from wrapper.reporter.report import Report, write_report
+from wrapper.reporter.report import write_report
 from wrapper.reporter.resuming import own_program, resume_command
 from wrapper.reporter.side_by_side import write_side_by_side
 from wrapper.reporter.store import read_trials
@@ -100,15 +101,15 @@ def bootstrap(wish: Wish, watch: Watch) -> Setup:
     return prepare(choose(wish, watch.say), wish, watch.say)
 
 
-def report_again(directory: Path, watch: Watch) -> int:
-    """Make the report, or those of several releases and what sets them side by side, again from the records alone."""
-    report_all(parts_with_report(directory) if is_axis(directory) else [directory], watch)
+def report_again(directory: Path, watch: Watch, prices: Mapping[str, float | None] | None = None) -> int:
+    """Make the report, or those of several releases and what sets them side by side, again from the records alone; `prices`: see `write_report`."""
+    report_all(parts_with_report(directory) if is_axis(directory) else [directory], watch, prices)
     return EXIT_OK
 
 
-def report_all(directories: Sequence[Path], watch: Watch) -> list[Report]:
+def report_all(directories: Sequence[Path], watch: Watch, prices: Mapping[str, float | None] | None = None) -> list[Report]:
     """Make the reports of one sweep and show them; where they are those of several releases, also side by side."""
-    reports = [write_report(directory) for directory in directories]
+    reports = [write_report(directory, prices) for directory in directories]
     for report, directory in zip(reports, directories, strict=True):
         watch.show_report(report, directory)
     parent = directories[0].parent

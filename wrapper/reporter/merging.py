@@ -11,9 +11,8 @@ import msgspec
 from wrapper.errors import UsageError
 from wrapper.reporter.analysis import Summary
 from wrapper.reporter.comparison import shared_conditions
-from wrapper.reporter.content import compose
 from wrapper.reporter.matching import Conditions, conditions_of, references_from
-from wrapper.reporter.store import read_records, read_session
+from wrapper.reporter.report import read_report
 
 Column = tuple[str, int]
 """Model and batch size per device."""
@@ -75,9 +74,8 @@ def merge(directories: Sequence[Path]) -> tuple[MergedTable, ...]:
         raise UsageError("a report is named twice", "Name each report once")
     tables: dict[tuple[object, ...], dict[Path, tuple[Conditions, dict[Column, Figure]]]] = {}
     for directory in directories:
-        session = read_session(directory)
+        session, _, report = read_report(directory)
         conditions = conditions_of(session, directory.resolve().name)
-        report = compose(session, read_records(directory), ())
         valid = [summary for summary in report.summaries if summary.mean is not None]
         for summary, reference in zip(valid, references_from(valid, conditions), strict=True):
             table = tables.setdefault(tuple(getattr(reference, name) for name in _SAME), {})

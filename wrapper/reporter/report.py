@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from wrapper.reporter.chart import picture
@@ -14,38 +15,42 @@ from wrapper.reporter.numerics import load_known_losses
 from wrapper.reporter.page import page
 from wrapper.reporter.results import results_csv, results_json
 from wrapper.reporter.series import read_series
-from wrapper.reporter.store import read_records, read_session
-
-__all__ = ["FILES", "Report", "write_report"]
+from wrapper.reporter.store import Session, Trial, read_records, read_session
 
 FILES = ("report.md", "report.html", "results.csv", "results.json", "throughput.svg")
 
 
-def write_report(directory: Path) -> Report:
+def read_report(directory: Path) -> tuple[Session, tuple[Trial, ...], Report]:
+    """The records in a sweep's report directory, and what they say. Raises FatalError: they are missing or damaged."""
+    session, records = read_session(directory), read_records(directory)
+    return session, records.trials, compose(session, records, load_known_losses())
+
+
+def write_report(directory: Path, prices: Mapping[str, float | None] | None = None) -> Report:
     """Make `FILES` from session.json and trials.jsonl, the curves of report.html from what is in logs/, and what comparison.json asks for, if there
     is one, again.
 
     Args:
         directory: a sweep's report directory.
+        prices: those of `cost`, by name, for report.html; they are not kept.
 
     Returns:
         what the report says.
 
     Raises:
         FatalError: the records or comparison.json are missing or damaged, or the files can't be written.
-        UsageError: comparison.json names what this version's references lack.
+        UsageError: comparison.json names what this version's references lack, or a price is not a number above zero.
     """
-    session, records = read_session(directory), read_records(directory)
-    report = compose(session, records, load_known_losses())
+    session, trials, report = read_report(directory)
     asked = read_asked(directory)
     compared = compare_again(asked, session, report) if asked else None
-    series = read_series(directory, records.trials)
+    series = read_series(directory, trials)
     texts = (
-        page(session, records.trials, report, comparison=compared),
-        report_html(session, records.trials, report, series=series, comparison=compared, cost=cost(report, records.trials)),
-        results_csv(session, records.trials, report),
-        results_json(session, records.trials, report),
-        picture(records.trials, report),
+        page(session, trials, report, comparison=compared),
+        report_html(session, trials, report, series=series, comparison=compared, cost=cost(report, trials, **prices or {})),
+        results_csv(session, trials, report),
+        results_json(session, trials, report),
+        picture(trials, report),
     )
     for name, text in zip(FILES, texts, strict=True):
         write_text_atomically(directory / name, text)

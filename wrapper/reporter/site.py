@@ -11,16 +11,14 @@ import msgspec
 
 from wrapper.errors import FatalError
 from wrapper.reporter.analysis import Summary
-from wrapper.reporter.content import compose
 from wrapper.reporter.facts import UNKNOWN, hardware, known
 from wrapper.reporter.files import explained, write_text_atomically
 from wrapper.reporter.headline import settings
 from wrapper.reporter.html import render, report_html
 from wrapper.reporter.importer import ImportedReport
 from wrapper.reporter.kept import compare_again, read_asked
-from wrapper.reporter.numerics import load_known_losses
+from wrapper.reporter.report import read_report
 from wrapper.reporter.series import read_series
-from wrapper.reporter.store import read_records, read_session
 from wrapper.reporter.tables import meanings
 
 INDEX = "index.html"
@@ -83,17 +81,16 @@ def write_site(reports: Sequence[Path], directory: Path, imported: Sequence[Impo
 def _own_page(source: Path, name: str) -> tuple[str, list[_Figure]] | str:
     """The page of a report and its lines of the table, or why it is left out."""
     try:
-        session, records = read_session(source), read_records(source)
+        session, trials, report = read_report(source)
         if session.demo:
             return "a demo, whose figures can't be compared with anything"
-        report = compose(session, records, load_known_losses())
         asked = read_asked(source)
         comparison = compare_again(asked, session, report) if asked else None
     except FatalError as error:
         return error.what
     facts = {"machine": hardware(session), "tensorflow": known(session.release, "tensorflow"), "date": session.created[:10]}
     figures = [_Figure(page=name, summary=summary, caveats=report.caveats(summary), **facts) for summary in report.summaries]
-    return report_html(session, records.trials, report, series=read_series(source, records.trials), comparison=comparison), figures
+    return report_html(session, trials, report, series=read_series(source, trials), comparison=comparison), figures
 
 
 def _imported_page(logs: ImportedReport, name: str) -> tuple[str, list[_Figure]]:
