@@ -110,3 +110,12 @@ def test_a_damaged_file_is_named(report: Callable[..., Path], change: dict[str, 
     path.write_bytes(msgspec.json.encode(content))
     with pytest.raises(FatalError, match=r"comparison\.json is damaged"):
         write_report(mine)
+
+
+def test_a_file_of_a_newer_version_is_not_called_damaged_alone(report: Callable[..., Path]) -> None:
+    mine = report("mine")
+    keep_comparison(mine, Against(entries=ENTRIES))
+    path = mine / COMPARISON_FILE
+    path.write_text(path.read_text(encoding="utf-8").replace('"format": 1', '"format": 2'), encoding="utf-8")
+    with pytest.raises(FatalError, match="newer version"):
+        write_report(mine)

@@ -65,11 +65,13 @@ def read_asked(directory: Path) -> Asked | None:
 
 
 def decode_asked(data: bytes) -> Asked:
-    """What comparison.json asks for. Raises FatalError: it is damaged."""
+    """What comparison.json asks for. Raises FatalError: it is damaged, or of a newer version of this program."""
     try:
         return msgspec.json.decode(data, type=Asked)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise FatalError(f"{COMPARISON_FILE} is damaged ({error})", "Delete it, and compare again with tfcnn report DIR --against") from error
+        raise FatalError(
+            f"{COMPARISON_FILE} is damaged, or a newer version wrote it ({error})", "Delete it, and compare again with tfcnn report DIR --against"
+        ) from error
 
 
 def comparison_json(asked: Asked, comparison: Comparison) -> str:
