@@ -169,6 +169,47 @@ def test_many_trials_left_out_are_counted(report: Path, planned: int) -> None:
     assert found[:2] == ["trial 4", "trial 5"] and found[-1] == f"{planned - 23} more trials"
 
 
+def add_record(report: Path, index: int, repeat: int) -> None:
+    """Count the first trial once more."""
+    path = report / "trials.jsonl"
+    first, *others = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join([first, *others, json.dumps(json.loads(first) | {"index": index, "repeat": repeat}) + "\n"]), encoding="utf-8")
+
+
+def test_a_trial_counted_twice_with_its_report_made_again(report: Path) -> None:
+    add_record(report, 4, 4)
+    write_report(report)
+    assert whats(report) == ["trial 4: log"]
+
+
+def test_a_trial_counted_twice_by_a_copy_of_its_log(report: Path) -> None:
+    add_record(report, 4, 4)
+    for path in list((report / "logs").glob("001-*")):
+        shutil.copy(path, path.with_name(path.name.replace("001-", "004-")))
+    (first, *_) = read_trials(report)
+    hashes = {name.replace("001-", "004-"): digest for name, digest in first.log_hashes.items()}
+    path = report / "trials.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    lines[-1] = json.dumps(json.loads(lines[-1]) | {"log": first.log.replace("001-", "004-"), "log_hashes": hashes})
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_report(report)
+    assert whats(report) == ["trial 4: log"]
+
+
+@pytest.mark.parametrize("places", [{1: (2, 1), 2: (1, 2)}, {1: (1, 7)}, {2: (2, -1)}])
+def test_trials_that_were_moved_in_the_plan(report: Path, places: dict[int, tuple[int, int]]) -> None:
+    session = read_session(report)
+    write_session(report, msgspec.structs.replace(session, cases=(CASE,)))
+    write_report(report)
+    assert whats(report) == []
+    path = report / "trials.jsonl"
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    moved = [line | dict(zip(("index", "repeat"), places.get(line["index"], (line["index"], line["repeat"])), strict=True)) for line in lines]
+    path.write_text("".join(json.dumps(line) + "\n" for line in moved), encoding="utf-8")
+    write_report(report)
+    assert whats(report) == [f"trial {index}: place" for index in sorted(place[0] for place in places.values())]
+
+
 @pytest.fixture
 def compared(report: Path) -> Path:
     """The report, compared with published figures and with a baseline of half its speed."""

@@ -54,7 +54,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 def verify(directory: Path) -> Verification:
     """Recompute a report from its logs: each total at its line, each verdict, header, step line and clock, then results.csv, results.json, report.md
     and comparison.json with every mean, interval and ratio in them, byte for byte, as the logs and the published figures give them; and the hash of
-    each log. A trial that was planned and has no record is named: the sweep was stopped before it, or it was taken out.
+    each log. A trial that was planned and has no record is named: the sweep was stopped before it, or it was taken out; and so is one with the
+    place in the plan, or the log, of another.
 
     How a process ended and on which devices it was seen can't be recomputed and is taken from the record, and so are the figures of a baseline, whose
     logs lie elsewhere; another version of this program may have written the files otherwise, or hold other published figures. report.html and
@@ -78,6 +79,8 @@ def verify(directory: Path) -> Verification:
         findings += _differences(trial, again)
         recomputed.append(again)
     findings += _missing(session, records)
+    findings += _misplaced(session, records)
+    findings += _twice(records)
     findings += _unrecorded(directory, records)
     asked = _asked(directory)
     if isinstance(asked, Finding):
@@ -189,6 +192,26 @@ def _missing(session: Session, records: Records) -> Iterator[Finding]:
     unnamed = planned - sum(index > 0 for index in recorded) - _MISSING_NAMED
     if unnamed > 0:
         yield Finding(what=f"{unnamed} more trials", recorded=f"of {planned} planned", recomputed="no record: not run, or taken out")
+
+
+def _misplaced(session: Session, records: Records) -> Iterator[Finding]:
+    """Trials that the plan has at another place: a repeat of one case that counts as that of another, or a round that never was."""
+    for trial in records.trials if session.cases else ():
+        repeat, case = divmod(trial.index - 1, len(session.cases))
+        if (trial.case, trial.repeat) != (session.cases[case], repeat + 1):
+            planned = f"planned is {session.cases[case].name}, repeat {repeat + 1}"
+            yield _finding(f"trial {trial.index}: place", f"{trial.case.name}, repeat {trial.repeat}", planned)
+
+
+def _twice(records: Records) -> Iterator[Finding]:
+    """Figures that count more than once: several trials with one log, or with copies of it. Output may be the same twice, its clock is not."""
+    first: dict[tuple[str, ...], int] = {}
+    for trial in records.trials:
+        stem = PurePosixPath(trial.log).name.removesuffix(".stdout")
+        copied = tuple(trial.log_hashes.get(f"{stem}{ending}", "") for ending in (".stdout", ".times.csv"))
+        marks = [(stem,), *([copied] if all(copied) and trial.judgement.verdict == "ok" else [])]
+        if (earlier := min(first.setdefault(mark, trial.index) for mark in marks)) != trial.index:
+            yield Finding(what=f"trial {trial.index}: log", recorded=readable(trial.log), recomputed=f"that of trial {earlier}")
 
 
 def _unrecorded(directory: Path, records: Records) -> Iterator[Finding]:
