@@ -60,6 +60,8 @@ def test_a_commit_that_is_nowhere_is_refused_before_anything_is_made(product: Pr
     assert not vendor.exists()
 
 
-def test_the_demo_has_no_other_commit(product: Product) -> None:
-    done = product.run("run", "--demo", "--commit", "f" * 40)
-    assert done.returncode == 2 and "--demo" in done.stderr
+@pytest.mark.parametrize("option", [("--commit", "f" * 40), ("--tensorflow", NEW), ("--environment", "locked"), ("--python", "python3")])
+def test_the_demo_has_no_other_commit_or_tensorflow(product: Product, option: tuple[str, str]) -> None:
+    for command in ("run", "bootstrap"):
+        done = product.run(command, "--demo", *option)
+        assert done.returncode == 2 and option[0] in done.stderr and "--demo" in done.stderr

@@ -167,6 +167,8 @@ def wish(options: argparse.Namespace) -> Wish:
     from wrapper.bootstrapper.setup import Wish
     from wrapper.bootstrapper.source import parse_source
 
+    if given := [name for name in ("tensorflow", "environment", "python", "commit") if options.demo and getattr(options, name)]:
+        raise UsageError(f"--{given[0]}: the demo has a TensorFlow and an upstream of its own", f"Leave one of --{given[0]} and --demo out")
     return Wish(
         tensorflow=options.tensorflow,
         source=parse_source(f"python:{options.python}" if options.python else options.environment or "locked"),

@@ -24,7 +24,7 @@ from wrapper.bootstrapper.release import Release, load_releases, match_installed
 from wrapper.bootstrapper.source import Source
 from wrapper.bootstrapper.upstream import Checkout, commit_date, demo_repository, fetch_checkout, resolve_commit
 from wrapper.bootstrapper.wheels import this_system
-from wrapper.errors import FatalError, UsageError
+from wrapper.errors import FatalError
 
 _NO_GPU = "Mend the driver (the GPU must be listed by NVML), leave --device out, or start all the same with --unproven-device"
 
@@ -89,8 +89,6 @@ def choose(wish: Wish, say: Say) -> Choice:
         UsageError: an unknown release.
         FatalError: no Python for it, an environment without TensorFlow, or one with another release than the one asked for.
     """
-    if wish.demo and wish.commit:
-        raise UsageError("--commit: the demo has an upstream of its own", "Leave one of --commit and --demo out")
     if wish.demo:
         _, commit = demo_repository(wish.vendor)
         return Choice(release=_demo_release(commit), device="cpu", reason="DEMO, as asked for", environment=_demo_environment())
