@@ -179,9 +179,9 @@ def _compare(options: argparse.Namespace, console: Console, given: list[str]) ->
         return EXIT_OK
     if options.junit:
         comparing.write_junit(options.junit, compared, options.fail_below)
-    failures = comparing.hold_to(options.fail_below, compared)
-    console.show(f"below the bound: {failure.reason if failure.row else f'{failure.case.name}: {failure.reason}'}" for failure in failures)
-    return EXIT_BELOW_BOUND if failures else EXIT_OK
+    reasons = comparing.hold_to(options.fail_below, compared)
+    console.show(f"below the bound: {reason}" for reason in reasons)
+    return EXIT_BELOW_BOUND if reasons else EXIT_OK
 
 
 def _against(options: argparse.Namespace, reports: Sequence[Path]) -> Against:

@@ -15,7 +15,7 @@ from wrapper.reporter.block import block
 from wrapper.reporter.comparison import Comparison, compare
 from wrapper.reporter.cost import Cost, cost
 from wrapper.reporter.files import write_text_atomically
-from wrapper.reporter.gate import Failure, below, benchmark_json, junit_xml
+from wrapper.reporter.gate import below, benchmark_json, junit_xml
 from wrapper.reporter.importer import Imported, ImportedReport, as_references, as_reports, import_logs
 from wrapper.reporter.kept import COMPARISON_FILE, Asked, compare_again, comparing_with, comparison_json
 from wrapper.reporter.matching import conditions_of, references_from
@@ -95,13 +95,13 @@ def keep_comparison(directory: Path, against: Against) -> Comparison:
     return comparison
 
 
-def hold_to(bound: float, compared: Sequence[Compared]) -> tuple[Failure, ...]:
-    """The cases of all reports that fall below a bound, or have no valid figure.
+def hold_to(bound: float, compared: Sequence[Compared]) -> tuple[str, ...]:
+    """The cases of all reports that fall below a bound, or have no valid figure, each with its reason.
 
     Raises:
         FatalError: of a report not one case could be compared.
     """
-    return tuple(failure for one in compared for failure in below(one.comparison, bound))
+    return tuple(reason for one in compared for reason in below(one.comparison, bound))
 
 
 def write_junit(path: Path, compared: Sequence[Compared], bound: float) -> None:

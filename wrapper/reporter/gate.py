@@ -7,29 +7,18 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
 from wrapper.errors import FatalError
 from wrapper.reporter.analysis import Summary
 from wrapper.reporter.comparison import Comparison, Row
 from wrapper.reporter.matching import Conditions
-from wrapper.runner.sweep import Case
 
+_NO_FIGURE = "no valid figure"
 _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 has no way to write (https://www.w3.org/TR/xml/#charsets)."""
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """A case that does not pass the gate."""
-
-    case: Case
-    row: Row | None
-    """None where the case has no valid figure."""
-    reason: str
-
-
-def below(comparison: Comparison, bound: float) -> tuple[Failure, ...]:
-    """The cases that don't pass: a ratio below the bound, or no valid figure. A case without a reference can't fail.
+def below(comparison: Comparison, bound: float) -> tuple[str, ...]:
+    """The cases that don't pass, each with its reason: a ratio below the bound, or no valid figure. A case without a reference can't fail.
 
     Args:
         bound: of measured / reference, such as 0.95.
@@ -42,8 +31,8 @@ def below(comparison: Comparison, bound: float) -> tuple[Failure, ...]:
             f"no case of {comparison.conditions.name} could be compared, so there is nothing to hold the bound against",
             "Name a reference with the same models",
         )
-    slow = [Failure(case=row.summary.case, row=row, reason=_reason(row, bound)) for row in comparison.rows if row.ratio < bound]
-    return (*slow, *(Failure(case=case, row=None, reason="no valid figure") for case in comparison.missing))
+    slow = [_reason(row, bound) for row in comparison.rows if row.ratio < bound]
+    return (*slow, *(f"{case.name}: {_NO_FIGURE}" for case in comparison.missing))
 
 
 def junit_xml(comparisons: Sequence[Comparison], bound: float) -> str:
@@ -81,15 +70,14 @@ def benchmark_json(summaries: Iterable[Summary], conditions: Conditions) -> str:
 
 
 def _add_suite(root: ET.Element, comparison: Comparison, bound: float) -> None:
-    failures = below(comparison, bound)
-    missing = [failure for failure in failures if failure.row is None]
+    failed = below(comparison, bound)
     suite = ET.SubElement(
         root,
         "testsuite",
         name=_clean(comparison.conditions.name),
         tests=str(len(comparison.rows) + len(comparison.missing) + len(comparison.unmatched)),
-        failures=str(len(failures) - len(missing)),
-        errors=str(len(missing)),
+        failures=str(len(failed) - len(comparison.missing)),
+        errors=str(len(comparison.missing)),
         skipped=str(len(comparison.unmatched)),
     )
     for row in comparison.rows:
@@ -97,8 +85,8 @@ def _add_suite(root: ET.Element, comparison: Comparison, bound: float) -> None:
         if row.ratio < bound:
             ET.SubElement(test, "failure", message=_clean(_reason(row, bound))).text = _clean(row.match.label)
         ET.SubElement(test, "system-out").text = _clean(f"{_ratio(row)}; {row.match.label}; {row.spread}")
-    for failure in missing:
-        ET.SubElement(ET.SubElement(suite, "testcase", classname="measured", name=_clean(failure.case.name)), "error", message=failure.reason)
+    for case in comparison.missing:
+        ET.SubElement(ET.SubElement(suite, "testcase", classname="measured", name=_clean(case.name)), "error", message=_NO_FIGURE)
     for unmatched in comparison.unmatched:
         test = ET.SubElement(suite, "testcase", classname=_clean(unmatched.against or "references"), name=_clean(unmatched.case.name))
         ET.SubElement(test, "skipped", message=_clean(unmatched.reason))
