@@ -15,7 +15,7 @@ from wrapper.reporter.comparison_tables import comparison_tables, numbered, sour
 from wrapper.reporter.cost import Cost
 from wrapper.reporter.headline import mean_text
 from wrapper.reporter.importer import Imported, ImportedReport
-from wrapper.reporter.merging import Figure, MergedLine, MergedTable, Ratio
+from wrapper.reporter.merging import MergedCell, MergedLine, MergedTable, Ratio
 from wrapper.reporter.reference import Reference, Source
 from wrapper.reporter.verification import Finding as Discrepancy
 from wrapper.reporter.verification import Verification
@@ -171,7 +171,7 @@ def _merged_row(line: MergedLine) -> tuple[str, ...]:
     return (line.conditions.name, line.conditions.gpu, line.conditions.tensorflow, *cells)
 
 
-def _merged_cell(figure: Figure | None, ratio: Ratio | None) -> str:
+def _merged_cell(figure: MergedCell | None, ratio: Ratio | None) -> str:
     if figure is None:
         return "–"
     said = [*([] if ratio is None else [ratio_text(ratio.value, ratio.ci95)]), *figure.caveats]

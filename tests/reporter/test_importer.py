@@ -17,7 +17,7 @@ import pytest
 
 from wrapper.errors import FatalError
 from wrapper.reporter.comparison import compare
-from wrapper.reporter.foreign_log import Row
+from wrapper.reporter.foreign_log import ImportedLog
 from wrapper.reporter.importer import as_references, as_reports, import_logs, rows_csv
 from wrapper.reporter.matching import references_from
 from wrapper.reporter.reference import load_references
@@ -77,7 +77,7 @@ def tree_log(root: Path, name: str, text: str) -> Path:
     return path
 
 
-def one(path: Path) -> Row:
+def one(path: Path) -> ImportedLog:
     imported = import_logs([path])
     assert not imported.refused
     (row,) = imported.rows

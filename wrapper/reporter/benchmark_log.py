@@ -10,7 +10,7 @@ import msgspec
 from wrapper.parser.line import readable
 from wrapper.parser.output import Output, Step
 from wrapper.parser.stderr import StderrSummary
-from wrapper.reporter.foreign_log import Refusal, Row, row_of, shown
+from wrapper.reporter.foreign_log import ImportedLog, Refusal, path_text, row_of
 
 METRIC_FILE, RUN_FILE = "metric.log", "benchmark_run.log"
 
@@ -46,7 +46,7 @@ class _Metric(msgspec.Struct):
     extras: tuple[dict[str, str], ...] = ()
 
 
-def read_benchmark_log(path: Path) -> Row | Refusal:
+def read_benchmark_log(path: Path) -> ImportedLog | Refusal:
     """Read the last run that was logged.
 
     Args:
@@ -57,7 +57,7 @@ def read_benchmark_log(path: Path) -> Row | Refusal:
     """
     runs, metrics = _read(path.with_name(RUN_FILE), _Run), _read(path, _Metric)
     if not runs or not metrics:
-        return Refusal(path=shown(path), reason=f"no {METRIC_FILE} and {RUN_FILE} of upstream's")
+        return Refusal(path=path_text(path), reason=f"no {METRIC_FILE} and {RUN_FILE} of upstream's")
     run = runs[-1][1]
     # The parameters are named like the header's keys, and don't tell synthetic from real data.
     header = {one.name.replace("_", " ").capitalize(): _text(one) for one in run.run_parameters}

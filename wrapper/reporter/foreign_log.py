@@ -40,7 +40,7 @@ _TREE = re.compile(
 """How lambda-tensorflow-benchmark names the directories of its logs (its benchmark.sh)."""
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class ImportedLog(msgspec.Struct, frozen=True, kw_only=True):
     """What one log says."""
 
     path: str
@@ -76,12 +76,12 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-def shown(path: Path) -> str:
+def path_text(path: Path) -> str:
     """A path as text that can be written as UTF-8."""
     return str(path).encode("utf-8", "replace").decode()
 
 
-def read_log(path: Path) -> Row | Refusal:
+def read_log(path: Path) -> ImportedLog | Refusal:
     """Read what upstream printed, whatever carried it, with its standard error in the same stream, beside it (`.stderr`) or not at all.
 
     Raises:
@@ -90,7 +90,7 @@ def read_log(path: Path) -> Row | Refusal:
     with path.open("rb") as file:
         head = file.read(BLOCK)
     if b"\0" in head:
-        return Refusal(path=shown(path), reason="binary data")
+        return Refusal(path=path_text(path), reason="binary data")
 
     def pieces() -> Iterable[bytes]:
         return file_blocks(path) if len(head) == BLOCK else [head]
@@ -99,7 +99,7 @@ def read_log(path: Path) -> Row | Refusal:
     beside = path.with_suffix(".stderr")
     stderr = read_stderr(beside) if beside != path and beside.is_file() else summarise_stderr(pieces())
     if output.stage == "start" and not output.malformed_totals and (stderr.error is None or b"tf_cnn_benchmarks" not in head):
-        return Refusal(path=shown(path), reason="no output of the benchmark in it")
+        return Refusal(path=path_text(path), reason="no output of the benchmark in it")
     command, date = _COMMAND.search(head), _DATE.search(head)
     stated: dict[str, Any] = {"precision": "fp16" if _FP16.search(command[0]) else "fp32"} if command else {}
     if any(_XLA in block for block in line_blocks(pieces())):
@@ -112,7 +112,7 @@ def read_log(path: Path) -> Row | Refusal:
     )
 
 
-def row_of(path: Path, output: Output, stderr: StderrSummary, stated: Mapping[str, Any]) -> Row:
+def row_of(path: Path, output: Output, stderr: StderrSummary, stated: Mapping[str, Any]) -> ImportedLog:
     """Judge what was read.
 
     Args:
@@ -130,8 +130,8 @@ def row_of(path: Path, output: Output, stderr: StderrSummary, stated: Mapping[st
     judgement, ranks = _judge(case, output, stderr)
     if case.device == "gpu" and judgement.verdict == "ok" and not stderr.gpus:
         notes.append("no line of TensorFlow's about the GPU that it used")
-    return Row(
-        path=shown(path),
+    return ImportedLog(
+        path=path_text(path),
         case=case,
         judgement=judgement,
         unstated=_MAY_BE_UNSTATED.difference(known) | _NEVER_STATED,

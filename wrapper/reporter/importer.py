@@ -13,7 +13,7 @@ from wrapper.errors import FatalError
 from wrapper.process import Execution
 from wrapper.reporter.analysis import Summary, failure, figure, summarise
 from wrapper.reporter.benchmark_log import METRIC_FILE, RUN_FILE, read_benchmark_log
-from wrapper.reporter.foreign_log import Refusal, Row, read_log, shown
+from wrapper.reporter.foreign_log import ImportedLog, Refusal, path_text, read_log
 from wrapper.reporter.matching import Conditions, conditions_of, references_from
 from wrapper.reporter.reference import BEFORE_TF32, GpuModel, Reference, canonical_gpu, load_gpus
 from wrapper.reporter.spreadsheet import csv_text
@@ -30,7 +30,7 @@ _COLUMNS = (
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
     """What was found."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ImportedLog, ...]
     """One for each log, also without a valid figure."""
     refused: tuple[Refusal, ...]
     """Files and directories that are no logs, or can't be read."""
@@ -61,15 +61,17 @@ def import_logs(paths: Iterable[Path]) -> Imported:
         FatalError: a path does not exist.
     """
     found = [item for path in paths for item in _below(path)]
-    return Imported(rows=tuple(item for item in found if isinstance(item, Row)), refused=tuple(item for item in found if isinstance(item, Refusal)))
+    return Imported(
+        rows=tuple(item for item in found if isinstance(item, ImportedLog)), refused=tuple(item for item in found if isinstance(item, Refusal))
+    )
 
 
-def rows_csv(rows: Iterable[Row]) -> str:
+def rows_csv(rows: Iterable[ImportedLog]) -> str:
     """One line a log; what is not stated or not valid is an empty cell."""
     return csv_text(_COLUMNS, map(_cells, rows))
 
 
-def as_references(rows: Iterable[Row], source_name: str) -> tuple[Reference, ...]:
+def as_references(rows: Iterable[ImportedLog], source_name: str) -> tuple[Reference, ...]:
     """The valid figures as references; a condition that the log doesn't state stays unstated.
 
     Args:
@@ -80,7 +82,7 @@ def as_references(rows: Iterable[Row], source_name: str) -> tuple[Reference, ...
     return tuple(_reference(row, _conditions(row, gpus, source_name)) for row in rows)
 
 
-def as_reports(rows: Iterable[Row], source_name: str) -> tuple[ImportedReport, ...]:
+def as_reports(rows: Iterable[ImportedLog], source_name: str) -> tuple[ImportedReport, ...]:
     """The logs as reports, one for each machine, GPU and release; logs of the same case are its repeats.
 
     A log without a word on precision or data is left out, because a report's case must have them. Of other conditions that are not stated the case
@@ -91,7 +93,7 @@ def as_reports(rows: Iterable[Row], source_name: str) -> tuple[ImportedReport, .
     """
     rows = [row for row in rows if not row.unstated & {"precision", "data"}]
     gpus = _known(rows)
-    groups: dict[tuple[str, str, str], list[Row]] = {}
+    groups: dict[tuple[str, str, str], list[ImportedLog]] = {}
     for row in rows:
         name = f"{source_name} {row.machine}" if row.machine else source_name
         conditions = _conditions(row, gpus, name)
@@ -99,10 +101,10 @@ def as_reports(rows: Iterable[Row], source_name: str) -> tuple[ImportedReport, .
     return tuple(_report(group, _conditions(group[0], gpus, name)) for (name, _, _), group in groups.items())
 
 
-def _below(path: Path) -> Iterator[Row | Refusal]:
+def _below(path: Path) -> Iterator[ImportedLog | Refusal]:
     if not path.is_dir():
         if not os.path.lexists(path):
-            raise FatalError(f"there is no {shown(path)} to import", "Name a log, or a directory that holds logs")
+            raise FatalError(f"there is no {path_text(path)} to import", "Name a log, or a directory that holds logs")
         yield _read(path)
         return
     unreadable: list[OSError] = []
@@ -113,7 +115,7 @@ def _below(path: Path) -> Iterator[Row | Refusal]:
             continue
         directories.sort()
         yield from (_read(Path(directory, file)) for file in sorted(files) if not _is_part(file, files))
-    yield from (Refusal(path=shown(Path(str(error.filename))), reason=f"can't be read: {error.strerror}") for error in unreadable)
+    yield from (Refusal(path=path_text(Path(str(error.filename))), reason=f"can't be read: {error.strerror}") for error in unreadable)
 
 
 def _is_part(file: str, files: Container[str]) -> bool:
@@ -121,28 +123,28 @@ def _is_part(file: str, files: Container[str]) -> bool:
     return (file == RUN_FILE and METRIC_FILE in files) or (file.endswith(".stderr") and f"{file.removesuffix('.stderr')}.stdout" in files)
 
 
-def _read(path: Path) -> Row | Refusal:
+def _read(path: Path) -> ImportedLog | Refusal:
     try:
         if not path.is_file():  # opening a pipe would wait for ever
-            return Refusal(path=shown(path), reason="not a file")
+            return Refusal(path=path_text(path), reason="not a file")
         return read_benchmark_log(path) if path.name == METRIC_FILE else read_log(path)
     except OSError as error:
-        return Refusal(path=shown(path), reason=f"can't be read: {error.strerror}")
+        return Refusal(path=path_text(path), reason=f"can't be read: {error.strerror}")
 
 
-def _own_report(directory: Path) -> Iterator[Row | Refusal]:
+def _own_report(directory: Path) -> Iterator[ImportedLog | Refusal]:
     try:
         session, trials = read_session(directory), read_trials(directory)
     except FatalError as error:
-        yield Refusal(path=shown(directory), reason=error.what)
+        yield Refusal(path=path_text(directory), reason=error.what)
         return
     if session.demo:
-        yield Refusal(path=shown(directory), reason="a demo, whose figures can't be compared with anything")
+        yield Refusal(path=path_text(directory), reason="a demo, whose figures can't be compared with anything")
         return
     conditions = conditions_of(session, directory.name)
     for trial in trials:
-        yield Row(
-            path=shown(directory / trial.log),
+        yield ImportedLog(
+            path=path_text(directory / trial.log),
             case=trial.case,
             judgement=msgspec.structs.replace(trial.judgement, verdict=failure(trial) or "ok", images_per_sec=figure(trial)),
             machine=directory.name,
@@ -152,7 +154,7 @@ def _own_report(directory: Path) -> Iterator[Row | Refusal]:
         )
 
 
-def _report(rows: Sequence[Row], conditions: Conditions) -> ImportedReport:
+def _report(rows: Sequence[ImportedLog], conditions: Conditions) -> ImportedReport:
     days = sorted({row.date for row in rows if row.date})
     unstated: dict[Case, frozenset[str]] = {}
     for row in rows:
@@ -165,7 +167,7 @@ def _report(rows: Sequence[Row], conditions: Conditions) -> ImportedReport:
     )
 
 
-def _logs(rows: Sequence[Row]) -> dict[Case, tuple[str, ...]]:
+def _logs(rows: Sequence[ImportedLog]) -> dict[Case, tuple[str, ...]]:
     paths = [Path(row.path) for row in rows]
     try:
         top = os.path.commonpath([path.parent for path in paths])
@@ -178,7 +180,7 @@ def _logs(rows: Sequence[Row]) -> dict[Case, tuple[str, ...]]:
     return logs
 
 
-def _known(rows: Iterable[Row]) -> dict[str, GpuModel]:
+def _known(rows: Iterable[ImportedLog]) -> dict[str, GpuModel]:
     """The GPUs that have a name in the references' table, by what the logs call them."""
     table = load_gpus()
     models = {gpu.gpu: gpu for gpu in table}
@@ -186,7 +188,7 @@ def _known(rows: Iterable[Row]) -> dict[str, GpuModel]:
     return {name: models[known] for name, known in names.items() if known}
 
 
-def _conditions(row: Row, gpus: Mapping[str, GpuModel], name: str) -> Conditions:
+def _conditions(row: ImportedLog, gpus: Mapping[str, GpuModel], name: str) -> Conditions:
     known = gpus.get(row.gpu or "")
     without_tf32 = row.case.device == "cpu" or (known and known.architecture in BEFORE_TF32)
     return Conditions(
@@ -197,7 +199,7 @@ def _conditions(row: Row, gpus: Mapping[str, GpuModel], name: str) -> Conditions
     )
 
 
-def _reference(row: Row, conditions: Conditions) -> Reference:
+def _reference(row: ImportedLog, conditions: Conditions) -> Reference:
     (reference,) = references_from(summarise([_trial(row)]), conditions)
     return msgspec.structs.replace(
         reference,
@@ -211,12 +213,12 @@ def _reference(row: Row, conditions: Conditions) -> Reference:
     )
 
 
-def _trial(row: Row) -> Trial:
+def _trial(row: ImportedLog) -> Trial:
     execution = Execution(exit_code=None, started=row.date or "", seconds=0.0)
     return Trial(index=1, case=row.case, repeat=1, command=(), execution=execution, judgement=row.judgement, log=row.path)
 
 
-def _cells(row: Row) -> tuple[object, ...]:
+def _cells(row: ImportedLog) -> tuple[object, ...]:
     """By `_COLUMNS`."""
     case, judgement = row.case, row.judgement
     return (

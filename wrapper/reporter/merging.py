@@ -32,7 +32,7 @@ class Ratio(msgspec.Struct, frozen=True, kw_only=True):
     """Half the width of its 95 % interval; None for a report beside itself, and with fewer than two trials on a side."""
 
 
-class Figure(msgspec.Struct, frozen=True, kw_only=True):
+class MergedCell(msgspec.Struct, frozen=True, kw_only=True):
     """A case of a report."""
 
     summary: Summary
@@ -44,7 +44,7 @@ class MergedLine(msgspec.Struct, frozen=True, kw_only=True):
     """A report in a table."""
 
     conditions: Conditions
-    cells: tuple[Figure | None, ...]
+    cells: tuple[MergedCell | None, ...]
     """By column; None where the report has no valid figure."""
     ratios: tuple[Ratio | None, ...]
     """By column; None also where the ratio's interval is wider than the ratio, which then says nothing."""
@@ -72,21 +72,21 @@ def merge(directories: Sequence[Path]) -> tuple[MergedTable, ...]:
     """
     if len({directory.resolve() for directory in directories}) < len(directories):
         raise UsageError("a report is named twice", "Name each report once")
-    tables: dict[tuple[object, ...], dict[Path, tuple[Conditions, dict[Column, Figure]]]] = {}
+    tables: dict[tuple[object, ...], dict[Path, tuple[Conditions, dict[Column, MergedCell]]]] = {}
     for directory in directories:
         session, _, report = read_report(directory)
         conditions = conditions_of(session, directory.resolve().name)
         valid = [summary for summary in report.summaries if summary.mean is not None]
         for summary, reference in zip(valid, references_from(valid, conditions), strict=True):
             table = tables.setdefault(tuple(getattr(reference, name) for name in _SAME), {})
-            table.setdefault(directory, (conditions, {}))[1][(summary.case.model, summary.case.batch_size)] = Figure(
+            table.setdefault(directory, (conditions, {}))[1][(summary.case.model, summary.case.batch_size)] = MergedCell(
                 summary=summary, caveats=report.caveats(summary)
             )
     return tuple(_table(list(table.values())) for table in tables.values())
 
 
-def _table(lines: Sequence[tuple[Conditions, dict[Column, Figure]]]) -> MergedTable:
-    first: dict[Column, Figure] = {}
+def _table(lines: Sequence[tuple[Conditions, dict[Column, MergedCell]]]) -> MergedTable:
+    first: dict[Column, MergedCell] = {}
     for _, line in lines:
         first = line | first
     columns = tuple(dict.fromkeys(column for _, line in lines for column in line))
@@ -105,7 +105,7 @@ def _table(lines: Sequence[tuple[Conditions, dict[Column, Figure]]]) -> MergedTa
     )
 
 
-def _ratio(figure: Figure | None, first: Figure) -> Ratio | None:
+def _ratio(figure: MergedCell | None, first: MergedCell) -> Ratio | None:
     if figure is first:
         return Ratio(value=1.0, ci95=None)
     if figure is None or not figure.summary.mean or not first.summary.mean:
