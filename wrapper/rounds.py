@@ -17,7 +17,7 @@ from wrapper.measurement import measure
 from wrapper.opening import Watch
 from wrapper.reporter.analysis import summarise
 from wrapper.reporter.store import append_trial, read_trials
-from wrapper.runner.budget import SHORTEST, Cost, fit
+from wrapper.runner.budget import SHORTEST, TrialTime, fit
 from wrapper.runner.plan import PlannedTrial
 from wrapper.runner.sweep import Case
 
@@ -71,8 +71,8 @@ def within_budget(lanes: Sequence[Lane], watch: Watch) -> tuple[Lane, ...]:
     with tempfile.TemporaryDirectory(prefix="tfcnn-budget-") as folder:
         pilots = plan_rounds([_short(lane, Path(folder) / lane.release) for lane in lanes], range(1, 2))
         watch.say(f"planning for {sweep.budget:.0f} s: one short trial of each of {len(pilots)} cases")
-        costs = [_cost(lane, planned, watch, done, len(pilots)) for done, (lane, planned) in enumerate(pilots)]
-    known = [cost for cost in costs if cost is not None]
+        times = [_trial_time(lane, planned, watch, done, len(pilots)) for done, (lane, planned) in enumerate(pilots)]
+    known = [one for one in times if one is not None]
     if not known:
         raise FatalError(
             "no case ran in the short trials that a budget is planned from", "Start without --budget: the failures are then recorded with reasons"
@@ -146,7 +146,7 @@ def _with_steps(cases: Sequence[Case], steps: int) -> tuple[Case, ...]:
     return tuple(msgspec.structs.replace(case, steps=steps) for case in cases)
 
 
-def _cost(lane: Lane, planned: PlannedTrial, watch: Watch, done: int, total: int) -> Cost | None:
+def _trial_time(lane: Lane, planned: PlannedTrial, watch: Watch, done: int, total: int) -> TrialTime | None:
     watch.trial_started(planned, done, total, lane.release)
     trial = measure(planned, lane.bench, watch.line)
     watch.trial_ended(trial)
@@ -155,4 +155,4 @@ def _cost(lane: Lane, planned: PlannedTrial, watch: Watch, done: int, total: int
     if trial.judgement.images_per_sec is None:
         return None
     step_s = trial.case.global_batch_size / trial.judgement.images_per_sec
-    return Cost(fixed_s=max(trial.execution.seconds - trial.case.steps * step_s, 0.0), step_s=step_s)
+    return TrialTime(fixed_s=max(trial.execution.seconds - trial.case.steps * step_s, 0.0), step_s=step_s)

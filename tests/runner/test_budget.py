@@ -7,18 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wrapper.errors import FatalError
-from wrapper.runner.budget import RESERVE, Cost, fit
+from wrapper.runner.budget import RESERVE, TrialTime, fit
 
 SECONDS = st.floats(min_value=0.001, max_value=100)
 
 
 def test_time_left_over_goes_into_repeats() -> None:
-    plan = fit([Cost(fixed_s=5, step_s=0.05)], seconds=200, steps=100, repeats=3, max_repeats=20)
+    plan = fit([TrialTime(fixed_s=5, step_s=0.05)], seconds=200, steps=100, repeats=3, max_repeats=20)
     assert (plan.steps, plan.repeats, plan.seconds) == (100, 19, 190)
 
 
 def test_a_short_time_costs_steps_first_and_then_repeats() -> None:
-    costs = [Cost(fixed_s=5, step_s=0.5), Cost(fixed_s=5, step_s=0.5)]
+    costs = [TrialTime(fixed_s=5, step_s=0.5), TrialTime(fixed_s=5, step_s=0.5)]
     assert fit(costs, seconds=200, steps=100, repeats=3, max_repeats=20).repeats == 3
     few = fit(costs, seconds=50, steps=100, repeats=3, max_repeats=20)
     assert (few.repeats, few.steps) == (2, 13)
@@ -26,17 +26,17 @@ def test_a_short_time_costs_steps_first_and_then_repeats() -> None:
 
 def test_too_short_a_time_is_refused_with_what_is_needed() -> None:
     with pytest.raises(FatalError, match=r"10 steps takes about 16 s"):
-        fit([Cost(fixed_s=5, step_s=1)], seconds=10, steps=100, repeats=3, max_repeats=20)
+        fit([TrialTime(fixed_s=5, step_s=1)], seconds=10, steps=100, repeats=3, max_repeats=20)
 
 
 @given(
-    st.lists(st.builds(Cost, fixed_s=SECONDS, step_s=SECONDS), min_size=1, max_size=5),
+    st.lists(st.builds(TrialTime, fixed_s=SECONDS, step_s=SECONDS), min_size=1, max_size=5),
     st.floats(min_value=1, max_value=100_000),
     st.integers(1, 500),
     st.integers(1, 10),
     st.integers(1, 30),
 )
-def test_a_plan_fits_or_is_refused(costs: list[Cost], seconds: float, steps: int, repeats: int, max_repeats: int) -> None:
+def test_a_plan_fits_or_is_refused(costs: list[TrialTime], seconds: float, steps: int, repeats: int, max_repeats: int) -> None:
     try:
         plan = fit(costs, seconds=seconds, steps=steps, repeats=repeats, max_repeats=max_repeats)
     except FatalError:

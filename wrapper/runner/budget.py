@@ -14,7 +14,7 @@ RESERVE = 0.95
 """Share of the time that is planned; trials differ from each other."""
 
 
-class Cost(msgspec.Struct, frozen=True, kw_only=True):
+class TrialTime(msgspec.Struct, frozen=True, kw_only=True):
     """What a trial of a case takes."""
 
     fixed_s: float
@@ -22,7 +22,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     step_s: float
 
 
-class Fit(msgspec.Struct, frozen=True, kw_only=True):
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A plan that fits."""
 
     steps: int
@@ -31,14 +31,14 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     """What it is expected to take."""
 
 
-def fit(costs: Sequence[Cost], *, seconds: float, steps: int, repeats: int, max_repeats: int) -> Fit:
+def fit(times: Sequence[TrialTime], *, seconds: float, steps: int, repeats: int, max_repeats: int) -> Plan:
     """Choose steps and repeats so that all cases fit into a time.
 
     The repeats asked for come first, at fewer steps where need be (never below `SHORTEST`, or what was asked); then fewer repeats; time that is
     left over goes into more repeats.
 
     Args:
-        costs: of each case.
+        times: of each case.
         seconds: for everything.
         steps: timed steps of a trial, at most.
         repeats: of each case, as asked for.
@@ -47,7 +47,7 @@ def fit(costs: Sequence[Cost], *, seconds: float, steps: int, repeats: int, max_
     Raises:
         FatalError: not even one short trial of each case fits; says what would be needed.
     """
-    fixed, per_step = sum(cost.fixed_s for cost in costs), sum(cost.step_s for cost in costs)
+    fixed, per_step = sum(one.fixed_s for one in times), sum(one.step_s for one in times)
     available, shortest = RESERVE * seconds, min(SHORTEST, steps)
     for rounds in range(repeats, 0, -1):
         affordable = int((available / rounds - fixed) / per_step) if per_step > 0 else steps
@@ -55,9 +55,9 @@ def fit(costs: Sequence[Cost], *, seconds: float, steps: int, repeats: int, max_
             chosen = min(affordable, steps)
             if chosen == steps:
                 rounds = max(rounds, min(max_repeats, int(available / (fixed + steps * per_step))))
-            return Fit(steps=chosen, repeats=rounds, seconds=rounds * (fixed + chosen * per_step))
+            return Plan(steps=chosen, repeats=rounds, seconds=rounds * (fixed + chosen * per_step))
     needed = (fixed + shortest * per_step) / RESERVE
     raise FatalError(
-        f"the budget of {seconds:.0f} s is too short: one trial of each of {len(costs)} cases at {shortest} steps takes about {needed:.0f} s",
+        f"the budget of {seconds:.0f} s is too short: one trial of each of {len(times)} cases at {shortest} steps takes about {needed:.0f} s",
         "Give more, or ask for fewer models",
     )
