@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 
 
@@ -14,7 +15,8 @@ class FatalError(Exception):
     exit_code = 1
 
     def __init__(self, what: str, remedy: str = "") -> None:
-        super().__init__(f"{what}. {remedy}" if remedy else what)
+        end = "" if what.endswith((".", "?", "!")) else "."  # another program's words, which are quoted as they are
+        super().__init__(f"{what}{end} {remedy}" if remedy else what)
         self.what = what
         self.remedy = remedy
 
@@ -30,6 +32,9 @@ class Interrupted(FatalError):
 
     exit_code = 130
 
+
+_REFUSALS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EIO})
+"""What the system says where the user has to mend permissions, space or a disk, in whatever file it is met."""
 
 EXIT_OK = 0
 EXIT_BUG = 3
@@ -56,6 +61,16 @@ def handle(main: Callable[[], int], say: Callable[[str], None], keep_traceback: 
     except KeyboardInterrupt:
         say("tfcnn: interrupted")
         return Interrupted.exit_code
+    except OSError as error:
+        if error.errno not in _REFUSALS:
+            return _bug(error, say, keep_traceback)
+        refused = FatalError(f"{error.filename or 'the operating system refuses'}: {error.strerror}", "Mend that, or name another place")
+        say(f"tfcnn: {refused}")
+        return FatalError.exit_code
     except Exception as error:  # the one place that may catch everything: it must end as a line, not as a traceback
-        say(f"tfcnn: a bug ({type(error).__name__}: {error}); please report it with {keep_traceback()}")
-        return EXIT_BUG
+        return _bug(error, say, keep_traceback)
+
+
+def _bug(error: Exception, say: Callable[[str], None], keep_traceback: Callable[[], str]) -> int:
+    say(f"tfcnn: a bug ({type(error).__name__}: {error}); please report it with {keep_traceback()}")
+    return EXIT_BUG
