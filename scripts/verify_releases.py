@@ -26,7 +26,7 @@ from wrapper.bootstrapper.setup import Setup, Wish, choose, foresee, prepare
 from wrapper.errors import FatalError, Interrupted
 from wrapper.measurement import Bench, measure
 from wrapper.parser.verdict import Judgement
-from wrapper.runner.plan import expand, plan_trials
+from wrapper.runner.plan import expand, plan_trials, stand_in
 from wrapper.runner.sweep import Sweep, load_models, load_sweep, shipped_sweeps
 
 BATCH_SIZE, WARMUP_STEPS = 2, 1
@@ -53,7 +53,7 @@ def try_model(model: str, setup: Setup, time_limit: float) -> Judgement:
     """
     for steps in STEPS:
         sweep = Sweep(models={model: (BATCH_SIZE,)}, steps=steps, warmup_steps=WARMUP_STEPS, time_limit=time_limit)
-        cases = expand(sweep, device="cpu", data_names=load_models())
+        cases = expand(sweep, device="cpu", data_names=load_models(), resolve=stand_in)
         (planned,) = plan_trials(cases, rounds=[1], python=setup.environment.python, script=str(setup.checkout.script))
         bench = Bench(setup=setup, directory=WORK, time_limit=time_limit, telemetry=False)
         judgement = measure(planned, bench, lambda event, seconds: None).judgement

@@ -24,7 +24,7 @@ from wrapper.reporter.reference import (
     published_sweeps,
     select,
 )
-from wrapper.runner.plan import expand, upstream_flags
+from wrapper.runner.plan import expand, stand_in, upstream_flags
 from wrapper.runner.sweep import check_sweep, load_models
 
 PROJECT = Path(__file__).parents[2]
@@ -297,7 +297,7 @@ class TestAsPublished:
         for raw in as_published(source, devices=devices):
             sweep = check_sweep(raw, models=models)
             assert (sweep.repeats, sweep.steps, sweep.warmup_steps) == (5, 100, 10)
-            for case in expand(sweep, device="gpu", data_names=models):
+            for case in expand(sweep, device="gpu", data_names=models, resolve=stand_in):
                 flags = upstream_flags(case)
                 (reference,) = (
                     found

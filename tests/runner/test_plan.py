@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from wrapper.errors import UsageError
 from wrapper.runner.plan import expand, plan_trials, recorded_sizes, stand_in, trial_variables, upstream_flags
 from wrapper.runner.sweep import Case, check_sweep, load_models
 
@@ -15,14 +12,14 @@ def test_cases_are_the_product_of_all_axes_and_have_different_names() -> None:
     sweep = check_sweep(
         {"models": {"resnet50": [64, 32], "vgg16": [16]}, "precisions": ["fp32", "fp16"], "devices": [1, 2], "xla": [False, True]}, models=MODELS
     )
-    cases = expand(sweep, device="gpu", data_names=MODELS)
+    cases = expand(sweep, device="gpu", data_names=MODELS, resolve=stand_in)
     assert len(cases) == 3 * 2 * 2 * 2
     assert len({case.name for case in cases}) == len(cases)
 
 
 def test_repeats_go_round() -> None:
     sweep = check_sweep({"models": {"resnet50": [64], "vgg16": [16]}}, models=MODELS)
-    trials = plan_trials(expand(sweep, device="gpu", data_names=MODELS), rounds=range(1, 4), python="python", script="script")
+    trials = plan_trials(expand(sweep, device="gpu", data_names=MODELS, resolve=stand_in), rounds=range(1, 4), python="python", script="script")
     assert [(trial.case.model, trial.repeat) for trial in trials] == [(model, repeat) for repeat in (1, 2, 3) for model in ("resnet50", "vgg16")]
     assert [trial.index for trial in trials] == [1, 2, 3, 4, 5, 6]
     assert trials[2].log_name == "003-resnet50-b64-fp32-gpu1-r2"
@@ -66,9 +63,9 @@ def test_switches_and_data_become_flags() -> None:
 
 def test_a_model_for_another_data_set_brings_its_name_along_and_real_data_is_named() -> None:
     plain = check_sweep({"models": {"resnet20": [2], "resnet50": [2]}}, models=MODELS)
-    assert [case.data_name for case in expand(plain, device="cpu", data_names=MODELS)] == ["cifar10", None]
+    assert [case.data_name for case in expand(plain, device="cpu", data_names=MODELS, resolve=stand_in)] == ["cifar10", None]
     real = check_sweep({"models": {"resnet50": [2]}, "data_dir": "records"}, models=MODELS)
-    (case,) = expand(real, device="cpu", data_names=MODELS)
+    (case,) = expand(real, device="cpu", data_names=MODELS, resolve=stand_in)
     assert (case.data_name, case.data) == ("imagenet", "real")
 
 
@@ -81,8 +78,6 @@ def test_batch_sizes_to_be_found_are_asked_for_case_by_case() -> None:
     sweep = check_sweep(
         {"models": {"resnet50": "max", "vgg16": {"fit": [64, 32]}, "trivial": [8, 4]}, "precisions": ["fp32", "fp16"], "steps": 7}, models=MODELS
     )
-    with pytest.raises(UsageError, match=r"models\.resnet50"):
-        expand(sweep, device="gpu", data_names=MODELS)
     cases = expand(sweep, device="gpu", data_names=MODELS, resolve=lambda case, wanted: [100 if case.precision == "fp32" else 200])
     assert [(case.model, case.precision, case.batch_size, case.steps) for case in cases] == [
         (model, precision, size, 7)

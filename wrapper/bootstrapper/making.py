@@ -130,9 +130,9 @@ def check_installed(captured: Captured, what: str, program: str) -> None:
     raise FatalError(f"{program} failed while {what}: {tail(said)}", "Mend that, or name an environment that has TensorFlow with --python PATH")
 
 
-def tail(text: str, lines: int = 12) -> str:
-    """The last lines of what a program said, as one."""
-    return " | ".join([" ".join(line.split()) for line in text.splitlines() if line.strip()][-lines:])
+def tail(text: str) -> str:
+    """The last twelve lines of what a program said, as one."""
+    return " | ".join([" ".join(line.split()) for line in text.splitlines() if line.strip()][-12:])
 
 
 def _make(directory: Path, fill: Callable[[], Environment]) -> Environment:

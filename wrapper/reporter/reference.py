@@ -148,13 +148,13 @@ def names_of_gpus(gpus: Iterable[GpuModel]) -> dict[str, frozenset[str]]:
     return names
 
 
-def gpu_names(name: str, gpus: Sequence[GpuModel] | None = None) -> frozenset[str]:
+def gpu_names(name: str) -> frozenset[str]:
     """The canonical names that a name given by the user stands for, by `names_of_gpus`.
 
     Raises:
         UsageError: the name stands for nothing in the table; with those that are spelled nearly so.
     """
-    names = names_of_gpus(load_gpus() if gpus is None else gpus)
+    names = names_of_gpus(load_gpus())
     found = frozenset[str]().union(*(members for known, members in names.items() if _bare(known) == _bare(name)))
     if not found:
         raise UsageError(f"no GPU or CPU of the references is named {name!r}", nearest(name, names))

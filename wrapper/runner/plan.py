@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from wrapper.errors import UsageError
 from wrapper.runner.batch_size import BatchSizes, Fit, Wanted
 from wrapper.runner.sweep import Case, Sweep
 
@@ -28,11 +27,6 @@ class PlannedTrial(msgspec.Struct, frozen=True, kw_only=True):
     """File name of its logs without the ending, such as "003-resnet50-b64-fp32-gpu1-r1"."""
 
 
-def refuse(case: Case, wanted: Wanted) -> Sequence[int]:
-    """For a plan whose batch sizes must all be given. Raises UsageError."""
-    raise UsageError(f"models.{case.model}: its batch size is to be found by trials, which is not done here", "Write the batch size")
-
-
 def stand_in(case: Case, wanted: Wanted) -> Sequence[int]:
     """For checks that come before any trial, and look at everything but the batch size."""
     return wanted.fit if isinstance(wanted, Fit) else (1,)
@@ -47,7 +41,7 @@ def recorded_sizes(cases: Sequence[Case]) -> Resolve:
     return lambda case, _: [each.batch_size for each in cases if msgspec.structs.replace(each, batch_size=case.batch_size) == case]
 
 
-def expand(sweep: Sweep, *, device: str, data_names: dict[str, str | None], resolve: Resolve = refuse) -> tuple[Case, ...]:
+def expand(sweep: Sweep, *, device: str, data_names: dict[str, str | None], resolve: Resolve) -> tuple[Case, ...]:
     """List the cases of a sweep: models x batch sizes x precisions x XLA x device counts, in the order written.
 
     Args:
