@@ -11,6 +11,8 @@ import pytest
 from wrapper.cli import main
 from wrapper.errors import FatalError, handle
 
+EXAMPLE = Path(__file__).parents[1] / "reports" / "example"
+
 
 @pytest.mark.parametrize(
     ("what", "said"),
@@ -36,7 +38,7 @@ def test_what_the_system_refuses_is_no_bug(number: int, code: int, name: str | N
 
 COMMANDS = (
     *(["verify"], ["report"], ["compare"], ["import"], ["merge"], ["run", "--resume"]),
-    ["compare", str(Path(__file__).parents[1] / "reports" / "example"), "--baseline"],
+    ["compare", str(EXAMPLE), "--baseline"],
 )
 
 
@@ -51,3 +53,18 @@ def test_a_directory_that_may_not_be_looked_into(command: list[str], below: str,
     finally:
         closed.chmod(0o700)
     assert code in (1, 2) and "a bug" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["references", "--csv", "below/x.csv"], ["site", "below/x", str(EXAMPLE)], ["compare", str(EXAMPLE), "--json", "below/x.json"]],
+    ids=" ".join,
+)
+def test_where_nothing_was_measured_no_sweep_is_to_be_gone_on_with(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "below").write_text("a file, below which nothing can be made", encoding="utf-8")
+    assert main(command) == 1
+    said = capsys.readouterr().err
+    assert "name another place" in said and "--resume" not in said

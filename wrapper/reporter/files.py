@@ -14,6 +14,9 @@ from wrapper.errors import FatalError
 # Windows has no quota error of its own, and errno lacks the name there.
 _FULL = frozenset({errno.ENOSPC}) if sys.platform == "win32" else frozenset({errno.ENOSPC, errno.EDQUOT})
 
+_OF_SWEEPS = ("session.json", "releases.json")
+"""One of these lies in the directory of every sweep."""
+
 
 def read_whole(path: Path, missing: str) -> bytes:
     """What a file of a sweep's directory holds.
@@ -80,7 +83,7 @@ def explained(doing: str, directory: Path) -> Iterator[None]:
 
     Args:
         doing: what was being done, and what is lost by it, as it follows "while".
-        directory: where the finished trials are.
+        directory: where the finished trials are, if it is that of a sweep.
     """
     try:
         yield
@@ -88,7 +91,9 @@ def explained(doing: str, directory: Path) -> Iterator[None]:
         full = error.errno in _FULL
         what = "The disk is full" if full else f"The operating system refuses ({error})"
         remedy = "Free some space" if full else "Make the directory writable, and close other programs that have the file open"
-        raise FatalError(f"{what}, while {doing}", f"Finished trials are kept in {directory}. {remedy}, then go on with --resume") from error
+        if any((directory / name).is_file() for name in _OF_SWEEPS):
+            raise FatalError(f"{what}, while {doing}", f"Finished trials are kept in {directory}. {remedy}, then go on with --resume") from error
+        raise FatalError(f"{what}, while {doing}", f"{remedy}, or name another place") from error
 
 
 def sync_directory(directory: Path) -> None:
