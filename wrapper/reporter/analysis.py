@@ -51,6 +51,15 @@ def figure(trial: Trial) -> float | None:
     return value if trial.judgement.verdict == "ok" and value is not None and math.isfinite(value) and value > 0 else None
 
 
+def figures_by_case(trials: Iterable[Trial]) -> dict[Case, list[float]]:
+    """The valid figures of each case that has any, in the order of its trials."""
+    figures: dict[Case, list[float]] = {}
+    for trial in trials:
+        if (value := figure(trial)) is not None:
+            figures.setdefault(trial.case, []).append(value)
+    return figures
+
+
 def failure(trial: Trial) -> str | None:
     """The verdict of a trial without a valid figure, None for one that has it. An "ok" without a figure is a bogus total."""
     if figure(trial) is not None:

@@ -9,13 +9,12 @@ from typing import Any
 
 import msgspec
 
-from wrapper.reporter.analysis import figure
+from wrapper.reporter.analysis import figures_by_case
 from wrapper.reporter.content import Report
 from wrapper.reporter.headline import mean_text
 from wrapper.reporter.markdown import clean
 from wrapper.reporter.paths import without_directories
 from wrapper.reporter.store import Trial
-from wrapper.runner.sweep import Case
 
 _WIDTH = 420
 """Pixels; a telephone shows it without shrinking the text much."""
@@ -52,10 +51,7 @@ def picture(trials: Sequence[Trial], report: Report) -> str:
 
 def bars(trials: Sequence[Trial], report: Report) -> tuple[Bar, ...]:
     """A bar for each case, in the report's order."""
-    repeats: dict[Case, list[float]] = {}
-    for trial in trials:
-        if (value := figure(trial)) is not None:
-            repeats.setdefault(trial.case, []).append(value)
+    repeats = figures_by_case(trials)
     return tuple(
         Bar(
             label=report.labels[summary.case],

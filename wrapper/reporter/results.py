@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from wrapper.reporter.analysis import Summary, failure, figure
+from wrapper.reporter.analysis import Summary, failure, figure, figures_by_case
 from wrapper.reporter.content import Report
 from wrapper.reporter.facts import drivers, hardware
 from wrapper.reporter.spreadsheet import csv_text
@@ -17,10 +17,7 @@ from wrapper.runner.sweep import Case
 
 def results_csv(session: Session, trials: Sequence[Trial], report: Report) -> str:
     """A row for each case; a figure that was not measured is an empty cell."""
-    totals: dict[Case, list[str]] = {}
-    for trial in trials:
-        if (value := figure(trial)) is not None:
-            totals.setdefault(trial.case, []).append(f"{value:.2f}")
+    totals = figures_by_case(trials)
     rows = [_csv_row(session, summary, totals.get(summary.case, []), report) for summary in report.summaries]
     return csv_text(list(rows[0]) if rows else ["notice"], (row.values() for row in rows))
 
@@ -68,7 +65,7 @@ def _json_trial(trial: Trial, report: Report) -> dict[str, Any]:
     }
 
 
-def _csv_row(session: Session, summary: Summary, totals: list[str], report: Report) -> dict[str, Any]:
+def _csv_row(session: Session, summary: Summary, totals: list[float], report: Report) -> dict[str, Any]:
     case = summary.case
     return {
         "notice": report.notice,
@@ -98,7 +95,7 @@ def _csv_row(session: Session, summary: Summary, totals: list[str], report: Repo
         "images_per_sec_median": summary.median,
         "images_per_sec_min": summary.min,
         "images_per_sec_max": summary.max,
-        "totals": " ".join(totals),
+        "totals": " ".join(f"{total:.2f}" for total in totals),
         "failed": sum(summary.failed.values()),
         "verdicts": " ".join(f"{name}:{number}" for name, number in summary.failed.items()),
         "warnings": " ".join(f"{name}:{number}" for name, number in summary.warnings.items()),
