@@ -6,6 +6,7 @@ ignores SIGTERM. Mounts are imitated by putting the outer path into the argument
 FAKE_ENGINE   directory with image.json ({"variables": {...}}: those of the image); calls (each command line, as JSON) and containers/ are kept in it
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -55,7 +56,8 @@ def attend(command, variables, place):
 def remove(name):
     place = HERE / "containers" / name
     if place.exists():
-        os.kill(int(place.read_text()), signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has ended with whoever attended it
+            os.kill(int(place.read_text()), signal.SIGKILL)
         place.unlink(missing_ok=True)
 
 
