@@ -9,7 +9,7 @@ import msgspec
 
 from wrapper.errors import FatalError
 from wrapper.parser.line import readable
-from wrapper.reporter.files import explained, read_whole, sync_directory, write_text_atomically
+from wrapper.reporter.files import DAMAGED, explained, read_whole, sync_directory, write_text_atomically
 from wrapper.reporter.store import SESSION_FILE, Session, create_report_directory, read_session
 
 AXIS_FILE = "releases.json"
@@ -86,7 +86,7 @@ def read_axis(directory: Path) -> Axis:
     path = directory / AXIS_FILE
     try:
         return msgspec.json.decode(read_whole(path, f"{directory} has no {AXIS_FILE}"), type=Axis)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except DAMAGED as error:
         raise FatalError(
             f"{path} is damaged, or a newer version wrote it ({error})", "Restore it, or go on with each directory in it by itself"
         ) from error

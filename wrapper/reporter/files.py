@@ -9,11 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
+
 from wrapper.errors import FatalError
 
 # Windows has no quota error of its own, and errno lacks the name there.
 _FULL = frozenset({errno.ENOSPC}) if sys.platform == "win32" else frozenset({errno.ENOSPC, errno.EDQUOT})
 
+DAMAGED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What the decoding of a damaged file raises; the last where it is nested deeper than any that was written."""
 _OF_SWEEPS = ("session.json", "releases.json")
 """One of these lies in the directory of every sweep."""
 

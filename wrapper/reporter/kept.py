@@ -12,7 +12,7 @@ from wrapper.errors import FatalError, UsageError
 from wrapper.reporter.analysis import Summary
 from wrapper.reporter.comparison import Comparison, Row, Unmatched, compare
 from wrapper.reporter.content import Report
-from wrapper.reporter.files import read_whole
+from wrapper.reporter.files import DAMAGED, read_whole
 from wrapper.reporter.matching import Conditions, conditions_of
 from wrapper.reporter.reference import Reference, load_references, load_sources
 from wrapper.reporter.store import Session
@@ -68,7 +68,7 @@ def decode_asked(data: bytes) -> Asked:
     """What comparison.json asks for. Raises FatalError: it is damaged, or of a newer version of this program."""
     try:
         return msgspec.json.decode(data, type=Asked)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except DAMAGED as error:
         raise FatalError(
             f"{COMPARISON_FILE} is damaged, or a newer version wrote it ({error})", "Delete it, and compare again with tfcnn report DIR --against"
         ) from error

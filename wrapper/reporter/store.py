@@ -16,7 +16,7 @@ from wrapper.errors import FatalError
 from wrapper.parser.output import Step
 from wrapper.parser.verdict import Judgement
 from wrapper.process import Execution
-from wrapper.reporter.files import append_durably, explained, read_whole, sync_directory, unfinished_line, write_text_atomically
+from wrapper.reporter.files import DAMAGED, append_durably, explained, read_whole, sync_directory, unfinished_line, write_text_atomically
 from wrapper.runner.sweep import Case
 
 FORMAT = 1
@@ -150,7 +150,7 @@ def read_session(directory: Path) -> Session:
         msgspec.convert(session.host, _Host)
         msgspec.convert(session.environment, _Environment)
         return session
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except DAMAGED as error:
         raise FatalError(f"{path} is damaged ({error})", "Restore it from a copy; the sweep can't be reported or resumed without it") from error
 
 
@@ -193,7 +193,7 @@ def read_records(directory: Path) -> Records:
         try:
             trial = decode(line)
             trials[trial.index] = trial
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except DAMAGED as error:
             if number < len(lines) and not line.endswith(_TORN_MARK):
                 raise FatalError(
                     f"{path}, line {number}: not a trial ({error})",
@@ -267,7 +267,7 @@ def _end_of(unfinished: bytes) -> bytes:
         return b""
     try:
         msgspec.json.decode(unfinished, type=Trial)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except DAMAGED:
         return _TORN_MARK + b"\n"
     return b"\n"
 
