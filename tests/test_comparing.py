@@ -149,14 +149,6 @@ class TestReferences:
         assert f"[1] lambda_blog_2019_03: {load_sources()['lambda_blog_2019_03'].title}" in printed
         assert "https://lambdalabs.com/blog/2080-ti-deep-learning-benchmarks" in printed
 
-    def test_the_file_has_every_condition_and_address(self, command: Command, tmp_path: Path) -> None:
-        code, _ = command("references", "--gpu", "V100", "--mode", "forward-only", "--batch-size", 384, "--csv", tmp_path / "v100.csv")
-        with (tmp_path / "v100.csv").open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
-        assert code == 0 and rows
-        assert {(row["mode"], row["batch_size"]) for row in rows} == {("forward only", "384")}
-        assert all(row["source_title"] == load_sources()[row["source"]].title for row in rows)
-
     def test_the_sources_are_listed_with_how_many_figures_each_has(self, command: Command) -> None:
         code, printed = command("references", "--sources")
         figures = Counter(one.source for one in load_references())

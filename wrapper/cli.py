@@ -192,16 +192,13 @@ def _against(options: argparse.Namespace, reports: Sequence[Path]) -> Against:
 
 
 def _references(options: argparse.Namespace, console: Console, given: list[str]) -> int:
-    from wrapper import comparing, views
-    from wrapper.reporter.files import write_text_atomically
+    from wrapper import views
     from wrapper.reporter.reference import load_references, load_sources, select
 
     wanted = {name: getattr(options, name) for name in ("gpu", "model", "source", "precision", "batch_size", "devices")}
     found = select(load_references(), **wanted, mode=options.mode and options.mode.replace("-", " "))
     show = views.sources_parts if options.sources else views.references_parts
     console.show(show(found, load_sources()))
-    if options.csv:
-        write_text_atomically(options.csv, comparing.references_csv(found, load_sources()))
     return EXIT_OK
 
 

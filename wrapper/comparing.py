@@ -19,10 +19,9 @@ from wrapper.reporter.gate import below, benchmark_json, junit_xml
 from wrapper.reporter.importer import Imported, ImportedReport, as_references, as_reports, import_logs
 from wrapper.reporter.kept import COMPARISON_FILE, Asked, compare_again, comparing_with, comparison_json
 from wrapper.reporter.matching import conditions_of, references_from
-from wrapper.reporter.reference import Reference, Source, as_published, load_sources
+from wrapper.reporter.reference import Reference, as_published, load_sources
 from wrapper.reporter.report import read_report
 from wrapper.reporter.site import Site, write_site
-from wrapper.reporter.spreadsheet import csv_text
 from wrapper.reporter.store import SESSION_FILE, read_session, read_trials
 
 _BELOW = (f"*/{SESSION_FILE}", f"*/*/{SESSION_FILE}")
@@ -43,13 +42,6 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
     report: ImportedReport
     comparison: Comparison
-
-
-def references_csv(references: Iterable[Reference], sources: Mapping[str, Source]) -> str:
-    """Published figures, a line each with all its conditions, and its source's title and address at the end."""
-    fields = Reference.__struct_fields__
-    rows = ((*(getattr(one, field) for field in fields), sources[one.source].title, sources[one.source].url) for one in references)
-    return csv_text((*fields, "source_title", "source_url"), rows)
 
 
 def find_baseline(name: str, reports: Sequence[Path], home: Path) -> Path:

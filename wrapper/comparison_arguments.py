@@ -72,4 +72,3 @@ def _add_references(command: argparse.ArgumentParser) -> None:
     command.add_argument("--batch-size", type=int, metavar="N", help="per device")
     command.add_argument("--devices", type=int, metavar="N", help="0: the CPU")
     command.add_argument("--mode", choices=("training", "forward-only"))
-    command.add_argument("--csv", type=given_path, metavar="FILE", help="write the rows with all their conditions")
