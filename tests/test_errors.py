@@ -57,7 +57,7 @@ def test_a_directory_that_may_not_be_looked_into(command: list[str], below: str,
 
 @pytest.mark.parametrize(
     "command",
-    [["references", "--csv", "below/x.csv"], ["site", "below/x", str(EXAMPLE)], ["compare", str(EXAMPLE), "--json", "below/x.json"]],
+    [["import", str(EXAMPLE), "--csv", "below/x.csv"], ["site", "below/x", str(EXAMPLE)], ["compare", str(EXAMPLE), "--json", "below/x.json"]],
     ids=" ".join,
 )
 def test_where_nothing_was_measured_no_sweep_is_to_be_gone_on_with(
