@@ -151,7 +151,7 @@ def merge_parts(merged: Sequence[MergedTable]) -> Parts:
 
 def cost_parts(cost: Cost) -> Parts:
     """What each case costs, and what is not counted."""
-    yield table(cost.headers, cost.rows, "l" + "r" * (len(cost.headers) - 1))
+    yield table(cost.headers, cost.rows, cost.align)
     yield from cost.assumptions
 
 
