@@ -23,6 +23,7 @@ from wrapper.process import Execution
 from wrapper.reporter.report import write_report
 from wrapper.reporter.store import append_trial, read_session, read_trials, write_session
 from wrapper.reporter.verification import verify
+from wrapper.runner.plan import command_line
 from wrapper.runner.sweep import Case
 
 CAPTURED = Path(__file__).parents[1] / "data" / "logs"
@@ -63,6 +64,7 @@ def report(tmp_path: Path, make_session: Callable[..., Any], make_trial: Callabl
             index,
             1.0,
             repeat=index,
+            command=command_line(CASE, python="python", script="tf_cnn_benchmarks.py"),
             log=f"logs/{log.name}",
             execution=execution,
             header=output.header,
@@ -194,6 +196,13 @@ def test_a_trial_counted_twice_by_a_copy_of_its_log(report: Path) -> None:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     write_report(report)
     assert whats(report) == ["trial 4: log"]
+
+
+@pytest.mark.parametrize("command", [[], ["python", "x.py"], ["python", "x.py", "--model=resnet50", "--batch_size=128"]])
+def test_a_command_line_that_is_not_that_of_the_case(report: Path, command: list[str]) -> None:
+    edit_record(report, 1, command=command)
+    write_report(report)
+    assert whats(report) == ["trial 1: command"]
 
 
 @pytest.mark.parametrize("places", [{1: (2, 1), 2: (1, 2)}, {1: (1, 7)}, {2: (2, -1)}])

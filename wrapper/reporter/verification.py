@@ -24,6 +24,7 @@ from wrapper.reporter.page import page
 from wrapper.reporter.results import results_csv, results_json
 from wrapper.reporter.side_by_side import FILES, markdown, read_side_by_side
 from wrapper.reporter.store import LOGS_DIRECTORY, Records, Session, Trial, read_records, read_session
+from wrapper.runner.plan import command_line
 
 _CONTEXT = 60
 """Characters shown before the first difference."""
@@ -52,9 +53,9 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def verify(directory: Path) -> Verification:
-    """Recompute a report from its logs: each total at its line, each verdict, header, step line and clock, then results.csv, results.json, report.md
-    and comparison.json with every mean, interval and ratio in them, byte for byte, as the logs and the published figures give them; and the hash of
-    each log. A trial that was planned and has no record is named: the sweep was stopped before it, or it was taken out; and so is one with the
+    """Recompute a report from its logs: each command line, total at its line, verdict, header, step line and clock, then results.csv, results.json,
+    report.md and comparison.json with every mean, interval and ratio in them, byte for byte, as the logs and the published figures give them; and the
+    hash of each log. A trial that was planned and has no record is named: the sweep was stopped before it, or it was taken out; and so is one with the
     place in the plan, or the log, of another.
 
     How a process ended and on which devices it was seen can't be recomputed and is taken from the record, and so are the figures of a baseline, whose
@@ -76,7 +77,7 @@ def verify(directory: Path) -> Verification:
         if isinstance(again, str):
             findings.append(Finding(what=f"trial {trial.index}: judgement", recorded=trial.judgement.reason, recomputed=again))
             again = trial
-        findings += _differences(trial, again)
+        findings += (*_differences(trial, again), *_other_command(trial))
         recomputed.append(again)
     findings += _missing(session, records)
     findings += _misplaced(session, records)
@@ -192,6 +193,13 @@ def _missing(session: Session, records: Records) -> Iterator[Finding]:
     unnamed = planned - sum(index > 0 for index in recorded) - _MISSING_NAMED
     if unnamed > 0:
         yield Finding(what=f"{unnamed} more trials", recorded=f"of {planned} planned", recomputed="no record: not run, or taken out")
+
+
+def _other_command(trial: Trial) -> Iterator[Finding]:
+    """A command line, shown as the exact one, that is not that of the trial's case."""
+    planned = command_line(trial.case, python="", script="")[2:]
+    if trial.command[2:] != planned:
+        yield _finding(f"trial {trial.index}: command", " ".join(trial.command[2:]), " ".join(planned))
 
 
 def _misplaced(session: Session, records: Records) -> Iterator[Finding]:
