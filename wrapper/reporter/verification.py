@@ -55,8 +55,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 def verify(directory: Path) -> Verification:
     """Recompute a report from its logs: each command line, total at its line, verdict, header, step line and clock, then results.csv, results.json,
     report.md and comparison.json with every mean, interval and ratio in them, byte for byte, as the logs and the published figures give them; and the
-    hash of each log. A trial that was planned and has no record is named: the sweep was stopped before it, or it was taken out; and so is one with the
-    place in the plan, or the log, of another.
+    hash of each log. A trial that was planned and has no record is named: the sweep was stopped before it, or it was taken out; and so is one with
+    the place in the plan, or the log, of another.
 
     How a process ended and on which devices it was seen can't be recomputed and is taken from the record, and so are the figures of a baseline, whose
     logs lie elsewhere; another version of this program may have written the files otherwise, or hold other published figures. report.html and
