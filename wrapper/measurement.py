@@ -7,7 +7,7 @@ import hashlib
 import os
 import time
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,7 +21,8 @@ from wrapper.bootstrapper.setup import Setup
 from wrapper.parser.clock import Clock, read_stamps, timed_window, window_throughput
 from wrapper.parser.output import Event, Output, parse_file, read_line
 from wrapper.parser.stderr import StderrSummary, read_stderr, summarise_stderr
-from wrapper.parser.verdict import Warning, judge
+from wrapper.parser.verdict import Judgement, Warning, judge
+from wrapper.process import Execution
 from wrapper.reporter.store import Trial
 from wrapper.runner.plan import PlannedTrial, trial_variables
 from wrapper.runner.telemetry import Sampled, sampling
@@ -57,24 +58,7 @@ def measure(planned: PlannedTrial, bench: Bench, on_event: Callable[[Event, floa
     variables = _variables(planned, setup)
     telemetry = logs / f"{planned.log_name}.telemetry.csv"
     way = _way(planned, setup, variables)
-
-    def read(line: bytes, seconds: float) -> None:
-        event = read_line(line + b"\n")
-        if event is not None:
-            on_event(event, seconds)
-
-    with sampling(telemetry, [gpu.index for gpu in bench.gpus] if bench.telemetry else []) as sampler:
-        execution = run_trial(
-            way.planned,
-            directory=bench.directory,
-            environment_variables=variables,
-            keep_pythonpath=setup.environment.kind == "given",
-            time_limit_s=bench.time_limit,
-            on_line=read,
-            on_start=(lambda pid: sampler.start(pid, time.monotonic(), way.find_root)) if bench.telemetry else None,
-            cleanup=way.cleanup,
-        )
-        sampled = sampler.stop()
+    execution, sampled = _run(way, bench, variables, telemetry, on_event)
     log = logs / f"{planned.log_name}.stdout"
     output, stderr, stamps, lost = _read_back(log)
     clock = window_throughput(output.steps, stamps, planned.case.global_batch_size)
@@ -85,22 +69,18 @@ def measure(planned: PlannedTrial, bench: Bench, on_event: Callable[[Event, floa
         execution=execution,
         output=output,
         stderr=stderr,
-        release_minor=None if setup.environment.kind == "demo" else ".".join(setup.release.tensorflow.split(".")[:2]),
+        release_minor=None if setup.environment.kind == "demo" else setup.release.minor,
         seen_on_devices=frozenset(sampled.seen_on) if sampled.evidence else None,
         clock=clock,
         window=window,
     )
     readings = _readings(sampled, clock)
-    warnings: list[Warning] = []
+    warnings = [*judgement.warnings]
     if window and bench.telemetry:
-        summary, warnings = _telemetry(telemetry, window, bench.gpus, sampled)
+        summary, found = _telemetry(telemetry, window, bench.gpus, sampled)
         readings |= summary
-    if not setup.release.verified:
-        warnings.append(
-            Warning(kind="unverified_release", detail=f"TensorFlow {setup.release.tensorflow} was never run by us with this upstream commit")
-        )
-    if setup.commit_age and is_of_age(judgement.verdict, judgement.reason):
-        warnings.append(Warning(kind="commit_of_another_time", detail=setup.commit_age))
+        warnings += found
+    warnings += _pair_warnings(setup, judgement)
     return Trial(
         index=planned.index,
         case=planned.case,
@@ -109,7 +89,7 @@ def measure(planned: PlannedTrial, bench: Bench, on_event: Callable[[Event, floa
         variables=variables,
         engine_command=way.planned.command if setup.environment.container else (),
         execution=execution,
-        judgement=msgspec.structs.replace(judgement, warnings=(*judgement.warnings, *warnings)),
+        judgement=msgspec.structs.replace(judgement, warnings=tuple(warnings)),
         steps=output.steps,
         header=output.header,
         log=f"{LOGS}/{log.name}",
@@ -144,6 +124,38 @@ def _way(planned: PlannedTrial, setup: Setup, variables: Mapping[str, str]) -> _
     mounts = [Mount(setup.checkout.path, CHECKOUT), *([Mount(planned.case.data_dir, DATA)] if planned.case.data_dir else [])]
     command = engine_command(container, planned.command, name=name, mounts=mounts, variables=variables, inherited=os.environ)
     return _Way(msgspec.structs.replace(planned, command=command), removal(container, name), lambda: container_pid(container, name))
+
+
+def _run(
+    way: _Way, bench: Bench, variables: Mapping[str, str], telemetry: Path, on_event: Callable[[Event, float], None]
+) -> tuple[Execution, Sampled]:
+    """Run a trial with the sampler beside it."""
+
+    def read(line: bytes, seconds: float) -> None:
+        event = read_line(line + b"\n")
+        if event is not None:
+            on_event(event, seconds)
+
+    with sampling(telemetry, [gpu.index for gpu in bench.gpus] if bench.telemetry else []) as sampler:
+        execution = run_trial(
+            way.planned,
+            directory=bench.directory,
+            environment_variables=variables,
+            keep_pythonpath=bench.setup.environment.kind == "given",
+            time_limit_s=bench.time_limit,
+            on_line=read,
+            on_start=(lambda pid: sampler.start(pid, time.monotonic(), way.find_root)) if bench.telemetry else None,
+            cleanup=way.cleanup,
+        )
+        return execution, sampler.stop()
+
+
+def _pair_warnings(setup: Setup, judgement: Judgement) -> Iterator[Warning]:
+    """What is to be known of this TensorFlow with this upstream commit."""
+    if not setup.release.verified:
+        yield Warning(kind="unverified_release", detail=f"TensorFlow {setup.release.tensorflow} was never run by us with this upstream commit")
+    if setup.commit_age and is_of_age(judgement.verdict, judgement.reason):
+        yield Warning(kind="commit_of_another_time", detail=setup.commit_age)
 
 
 def _read_back(log: Path) -> tuple[Output, StderrSummary, Sequence[float], str | None]:
