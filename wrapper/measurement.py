@@ -69,7 +69,7 @@ def measure(planned: PlannedTrial, bench: Bench, on_event: Callable[[Event, floa
         execution=execution,
         output=output,
         stderr=stderr,
-        release_minor=None if setup.environment.kind == "demo" else setup.release.minor,
+        release_minor=None if setup.environment.kind == "demo" else ".".join(map(str, setup.release.minor)),
         seen_on_devices=frozenset(sampled.seen_on) if sampled.evidence else None,
         clock=clock,
         window=window,
