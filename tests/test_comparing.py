@@ -225,7 +225,7 @@ class TestCompare:
         # 147 / 294, and 147 / 143 to the V100's neighbour in that source
         assert re.search(r"GeForce RTX 2080 Ti +294 +0\.500 ± 0\.000 \(50\.0 %\) +not stated: ", printed)
         assert "No valid figure: alexnet-b512-fp32-gpu1" in printed
-        assert re.search(r"trivial-b64-fp32-gpu1 +lambda_blog_2019_03 +no published figure of trivial +–", printed)
+        assert re.search(r"trivial-b64-fp32-gpu1 +lambda_blog_2019_03 +lambda_blog_2019_03 has no published figure of trivial +–", printed)
         assert "https://lambdalabs.com/blog/2080-ti-deep-learning-benchmarks" in printed
         overall = re.search(r"GeForce RTX 2080 Ti +\[1\] +0\.500 \(50\.0 %\) +resnet50 +trivial", printed)
         assert overall, printed

@@ -176,7 +176,9 @@ class TestCompare:
     def test_an_unknown_model_is_not_compared_with_another(self) -> None:
         comparison = compare([summary("ssd300")], CONDITIONS, [reference()])
         assert comparison.rows == ()
-        assert comparison.unmatched == (Unmatched(case=summary("ssd300").case, against="", nearest=None, reason="no published figure of ssd300"),)
+        assert comparison.unmatched == (
+            Unmatched(case=summary("ssd300").case, against="", nearest=None, reason="there is no published figure of ssd300"),
+        )
 
     @pytest.mark.parametrize(
         ("stated", "kept"),
@@ -250,7 +252,9 @@ class TestAgainst:
 
     def test_a_gpu_without_figures_is_said_to_have_none(self, published: tuple[Reference, ...]) -> None:
         comparison = compare([summary()], CONDITIONS, published, against=["NVIDIA H200"])
-        assert [(unmatched.against, unmatched.reason) for unmatched in comparison.unmatched] == [("NVIDIA H200", "no published figure of resnet50")]
+        assert [(unmatched.against, unmatched.reason) for unmatched in comparison.unmatched] == [
+            ("NVIDIA H200", "NVIDIA H200 has no published figure of resnet50")
+        ]
 
     def test_a_name_that_is_nothing_is_refused(self, published: tuple[Reference, ...]) -> None:
         for name, near in (("RTX 2080Ti", "RTX 2080 Ti"), ("tf_org_dgx", "tf_org_dgx1"), ("Turin", "Turing")):

@@ -29,6 +29,7 @@ from wrapper.runner.sweep import check_sweep, load_models
 
 PROJECT = Path(__file__).parents[2]
 COLLECTED = PROJECT.parent / "shared" / "references"
+WITH_FIGURES = frozenset(reference.gpu for reference in load_references())
 needs_collected = pytest.mark.skipif(not COLLECTED.is_dir(), reason="the collected tables are not beside the project")
 
 
@@ -235,17 +236,24 @@ class TestNames:
                 assert canonical_gpu(gpu.gpu + suffix, gpus) != gpu.gpu
 
     def test_a_family_gathers_its_members(self) -> None:
-        assert {"Tesla V100", "Tesla V100-SXM2-16GB", "Tesla V100-SXM3-32GB"} < gpu_names("V100")
-        assert gpu_names("A100") == {"A100-SXM4-40GB", "A100-PCIE-40GB"}
-        assert gpu_names("rtx 2080") == {"GeForce RTX 2080"}
+        assert {"Tesla V100", "Tesla V100-SXM2-16GB", "Tesla V100-SXM3-32GB"} < gpu_names("V100", WITH_FIGURES)
+        assert gpu_names("A100", WITH_FIGURES) == {"A100-SXM4-40GB", "A100-PCIE-40GB"}
+        assert gpu_names("rtx 2080", WITH_FIGURES) == {"GeForce RTX 2080"}
 
     def test_an_architecture_gathers_its_gpus_and_the_cpus(self) -> None:
-        assert {"GeForce RTX 2080 Ti", "Tesla T4"} < gpu_names("Turing")
-        assert all(name.startswith("CPU ") for name in gpu_names("cpu")) and len(gpu_names("cpu")) == 4
+        assert {"GeForce RTX 2080 Ti", "Tesla T4"} < gpu_names("Turing", WITH_FIGURES)
+        assert all(name.startswith("CPU ") for name in gpu_names("cpu", WITH_FIGURES)) and len(gpu_names("cpu", WITH_FIGURES)) == 4
 
     def test_an_unknown_name_is_refused_with_its_neighbours(self) -> None:
         with pytest.raises(UsageError, match="2080 Ti"):
-            gpu_names("RTX 2080Ti")
+            gpu_names("RTX 2080Ti", WITH_FIGURES)
+
+    @pytest.mark.parametrize("name", ["H100", "2070", "RTX 2070Ti", "V100X"])
+    def test_only_what_has_figures_is_offered(self, name: str) -> None:
+        with pytest.raises(UsageError) as caught:
+            gpu_names(name, WITH_FIGURES)
+        offered = caught.value.remedy.partition(": ")[2].split(", ")
+        assert all(gpu_names(one, WITH_FIGURES) & WITH_FIGURES for one in offered)
 
 
 class TestSelect:

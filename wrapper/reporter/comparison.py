@@ -11,7 +11,7 @@ import msgspec
 from wrapper.errors import UsageError
 from wrapper.reporter.analysis import Summary
 from wrapper.reporter.matching import ORDER, Conditions, Match, match, measures_the_same, obstacles, refuse_demo
-from wrapper.reporter.reference import Reference, gpu_names, load_gpus, names_of_gpus, nearest
+from wrapper.reporter.reference import Reference, gpu_names, names_with_figures, nearest
 from wrapper.runner.sweep import Case
 
 
@@ -183,7 +183,8 @@ def _spread(reference: Reference) -> str:
 
 def _unmatched(case: Case, entry: str, matches: Sequence[Match], strict: bool) -> Unmatched:
     nearest = min(matches, key=lambda found: (found.distance, found.reference.source, found.reference.row), default=None)
-    reason = f"no published figure of {case.model}" if nearest is None else "; ".join(obstacles(nearest, strict))
+    lack = f"{entry} has no published figure of {case.model}" if entry else f"there is no published figure of {case.model}"
+    reason = lack if nearest is None else "; ".join(obstacles(nearest, strict))
     return Unmatched(case=case, against=entry, nearest=nearest, reason=reason)
 
 
@@ -198,9 +199,9 @@ def _chosen(references: Sequence[Reference], against: Sequence[str]) -> dict[str
             chosen[entry] = tuple(reference for reference in references if reference.source == entry)
             continue
         try:
-            names = frozenset({entry}) if entry in present else gpu_names(entry)
+            names = frozenset({entry}) if entry in present else gpu_names(entry, present)
         except UsageError as error:
-            known = (*sources, *present, *names_of_gpus(load_gpus()))
+            known = (*sources, *present, *names_with_figures(present))
             raise UsageError(f"{entry!r} is neither a source nor a GPU or CPU of the references", nearest(entry, known)) from error
         chosen[entry] = tuple(reference for reference in references if reference.gpu in names)
     return chosen

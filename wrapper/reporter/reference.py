@@ -148,8 +148,11 @@ def names_of_gpus(gpus: Iterable[GpuModel]) -> dict[str, frozenset[str]]:
     return names
 
 
-def gpu_names(name: str) -> frozenset[str]:
+def gpu_names(name: str, published: Iterable[str]) -> frozenset[str]:
     """The canonical names that a name given by the user stands for, by `names_of_gpus`.
+
+    Args:
+        published: the GPUs that have a published figure; no other is offered in its place.
 
     Raises:
         UsageError: the name stands for nothing in the table; with those that are spelled nearly so.
@@ -157,8 +160,13 @@ def gpu_names(name: str) -> frozenset[str]:
     names = names_of_gpus(load_gpus())
     found = frozenset[str]().union(*(members for known, members in names.items() if _bare(known) == _bare(name)))
     if not found:
-        raise UsageError(f"no GPU or CPU of the references is named {name!r}", nearest(name, names))
+        raise UsageError(f"no GPU or CPU of the references is named {name!r}", nearest(name, names_with_figures(published)))
     return found
+
+
+def names_with_figures(published: Iterable[str]) -> tuple[str, ...]:
+    """The names of `names_of_gpus` that stand for a GPU among those that have a published figure."""
+    return tuple(name for name, members in names_of_gpus(load_gpus()).items() if not members.isdisjoint(published))
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -193,7 +201,7 @@ def select(
     given = {"gpu": gpu, "model": model, "source": source, "precision": precision, "mode": mode, "batch_size": batch_size, "devices": devices}
     wanted: dict[str, frozenset[object]] = {field: frozenset({value}) for field, value in given.items() if value is not None}
     if gpu is not None:
-        wanted["gpu"] = gpu_names(gpu)
+        wanted["gpu"] = gpu_names(gpu, {reference.gpu for reference in references})
     for field, values in wanted.items():
         known = {getattr(reference, field) for reference in references} - {None}
         if not known & values:
