@@ -14,9 +14,10 @@ from pathlib import Path
 import msgspec
 from packaging.version import Version
 
-from wrapper.bootstrapper.inspection import Environment, inspect, locate
+from wrapper.bootstrapper.inspection import Environment, inspect
 from wrapper.bootstrapper.making import INSTALL_LIMIT_S, check_installed, make_whole, read_marker, tail
 from wrapper.bootstrapper.placing import Say
+from wrapper.bootstrapper.pythons import locate
 from wrapper.bootstrapper.release import Release
 from wrapper.errors import FatalError, UsageError
 from wrapper.process import Captured, run_captured, scrubbed_environment

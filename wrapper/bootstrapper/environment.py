@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from wrapper.bootstrapper.inspection import PROGRAMS, PYTHON, Environment, inspect
+from wrapper.bootstrapper.inspection import Environment, inspect
 from wrapper.bootstrapper.making import INSTALL_LIMIT_S, check_complete, check_installed, losses, make_whole, read_marker, tail
 from wrapper.bootstrapper.placing import Say
-from wrapper.bootstrapper.pythons import Interpreter, choose_python, search_path
+from wrapper.bootstrapper.pythons import PROGRAMS, PYTHON, Interpreter, choose_python, search_path
 from wrapper.bootstrapper.release import Release
 from wrapper.errors import FatalError
 from wrapper.process import Captured, run_captured, scrubbed_environment

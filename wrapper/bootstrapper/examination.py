@@ -20,10 +20,10 @@ from wrapper.bootstrapper.doctor import Facts, Finding, Found, Trouble, diagnose
 from wrapper.bootstrapper.engine import ENGINES
 from wrapper.bootstrapper.environment import find_made, find_pythons, planned_environment, run_uv
 from wrapper.bootstrapper.host import nvidia_gpus
-from wrapper.bootstrapper.inspection import locate, look_again, use_environment
+from wrapper.bootstrapper.inspection import look_again, use_environment
 from wrapper.bootstrapper.making import MARKER, losses, read_marker
 from wrapper.bootstrapper.placing import existing
-from wrapper.bootstrapper.pythons import Interpreter, choose_python
+from wrapper.bootstrapper.pythons import Interpreter, choose_python, locate
 from wrapper.bootstrapper.release import Release, load_releases
 from wrapper.bootstrapper.setup import Choice, Wish, decide_release, release_in
 from wrapper.bootstrapper.surroundings import another_sweep, gpu_libraries, gpu_states, no_wheel, pci_gpus, python_path, unwritable, wrong_clock

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,16 +11,13 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from wrapper.bootstrapper.container import Container
+from wrapper.bootstrapper.pythons import locate
 from wrapper.bootstrapper.release import Release
 from wrapper.errors import FatalError
 from wrapper.process import Captured, run_captured, scrubbed_environment
 
 IMPORT_LIMIT_S = 900.0
 """Importing from a cold network disk and starting an unknown GPU take minutes; beyond this it hangs."""
-
-PROGRAMS = "Scripts" if sys.platform == "win32" else "bin"
-PYTHON = "python.exe" if sys.platform == "win32" else "python"
-"""Where the interpreter of a virtual environment lies in it."""
 
 _SENTINEL = "tfcnn-inspection:"
 
@@ -252,19 +247,6 @@ def read_diagnosis(stderr: str) -> tuple[str, ...]:
     """TensorFlow's lines about devices that it could not use, without date and source position, each once, in their order."""
     lines = (_LOG_PREFIX.sub("", line).strip() for line in stderr.splitlines() if _DEVICE_TROUBLE.search(line))
     return tuple(dict.fromkeys(lines))[:_MAX_DIAGNOSIS_LINES]
-
-
-def locate(python: str) -> Path:
-    """The interpreter that the user means, absolute; links are not followed, because an environment's interpreter is one."""
-    path = Path(python).expanduser().absolute()
-    candidates = [path / PROGRAMS / PYTHON, path / PYTHON] if path.is_dir() else [path]
-    for candidate in candidates:
-        if candidate.is_file():
-            return candidate
-    command = shutil.which(python)
-    if command:
-        return Path(command).absolute()
-    raise FatalError(f"there is no interpreter at {python}", "Name one with --python, or the directory of an environment")
 
 
 def _read_told(stdout: str) -> dict[str, msgspec.Raw]:

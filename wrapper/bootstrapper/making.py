@@ -11,8 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from wrapper.bootstrapper.inspection import PROGRAMS, PYTHON, Environment
+from wrapper.bootstrapper.inspection import Environment
 from wrapper.bootstrapper.placing import Say, alone
+from wrapper.bootstrapper.pythons import PROGRAMS, PYTHON
 from wrapper.errors import FatalError
 from wrapper.process import Captured
 

@@ -1,8 +1,9 @@
-"""Choose among the Pythons of a machine. Finding them is uv's work, in `environment.py`."""
+"""Choose among the Pythons of a machine, or find the one that the user names. Finding them all is uv's work, in `environment.py`."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,10 @@ from packaging.version import Version
 
 from wrapper.bootstrapper.release import Release
 from wrapper.errors import FatalError
+
+PROGRAMS = "Scripts" if sys.platform == "win32" else "bin"
+PYTHON = "python.exe" if sys.platform == "win32" else "python"
+"""Where the interpreter of a virtual environment lies in it."""
 
 
 class Interpreter(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +30,19 @@ class Interpreter(msgspec.Struct, frozen=True, kw_only=True):
     def minor(self) -> str:
         """Such as "3.6"."""
         return ".".join(self.version.split(".")[:2])
+
+
+def locate(python: str) -> Path:
+    """The interpreter that the user means, absolute; links are not followed, because an environment's interpreter is one."""
+    path = Path(python).expanduser().absolute()
+    candidates = [path / PROGRAMS / PYTHON, path / PYTHON] if path.is_dir() else [path]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    command = shutil.which(python)
+    if command:
+        return Path(command).absolute()
+    raise FatalError(f"there is no interpreter at {python}", "Name one with --python, or the directory of an environment")
 
 
 def choose_python(release: Release, pythons: Sequence[Interpreter]) -> Interpreter:
