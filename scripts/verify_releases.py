@@ -1,7 +1,8 @@
 """Run upstream on the CPU with every release and every model of its row: `python scripts/verify_releases.py [RELEASE ...] [--models ...]`.
 
 Each release gets an environment of its own from its lock, which is removed before the next is made. The outcome is written into
-wrapper/data/proven.yaml after each model; what was settled today is not run again, so a run that was stopped goes on where it was.
+wrapper/data/proven.yaml after each model; what was settled today (or since --since) is not run again, so a run that was stopped goes on
+where it was.
 Exits with 1 and names them when models that ran at an earlier time no longer do.
 """
 
@@ -12,7 +13,7 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import msgspec
@@ -70,7 +71,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     models: tuple[str, ...]
     missing: bool
     """Those of `models` that a row lists as missing, instead of those that it does not."""
-    again: bool
+    since: str
+    """ISO 8601: what was settled on this day or later is not run again. Empty: all is run."""
     time_limit: float
     upstream: str
 
@@ -102,7 +104,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 
     def _wanted(self, release: Release, proof: Proof) -> list[str]:
         asked = [model for model in self.models if (model in release.missing_models) is self.missing]
-        return [model for model in asked if self.again or not is_settled(proof, model, today())]
+        return [model for model in asked if not (self.since and is_settled(proof, model, self.since))]
 
     def _try_all(self, models: Sequence[str], setup: Setup, proof: Proof) -> Proof:
         for model in models:
@@ -129,6 +131,10 @@ def today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
+def iso_date(text: str) -> str:
+    return date.fromisoformat(text).isoformat()
+
+
 def say(line: str) -> None:
     print(f"{datetime.now():%H:%M:%S} {line}", flush=True)
 
@@ -139,7 +145,9 @@ def read_arguments() -> tuple[Verification, list[Release]]:
     parser.add_argument("releases", nargs="*", metavar="RELEASE", help="such as 1.12.0, in the order in which they shall run; default: all")
     parser.add_argument("--models", default="", metavar="MODEL,...", help="default: all, those of the shipped sweeps first")
     parser.add_argument("--missing", action="store_true", help="run those that the row lists as missing, to see that they can't be run")
-    parser.add_argument("--again", action="store_true", help="run also what was settled today")
+    again = parser.add_mutually_exclusive_group()
+    again.add_argument("--since", type=iso_date, default=today(), metavar="DATE", help="run what was not settled since this day (default: today)")
+    again.add_argument("--again", dest="since", action="store_const", const="", help="run also what was settled today")
     parser.add_argument("--time-limit", type=float, default=300.0, metavar="SECONDS", help="for one model (default 300)")
     parser.add_argument("--upstream", default=os.environ.get("TFCNN_UPSTREAM") or DEFAULT_ADDRESS, metavar="ADDRESS", help="a mirror or a clone")
     options = parser.parse_args()
@@ -151,7 +159,7 @@ def read_arguments() -> tuple[Verification, list[Release]]:
     if without_row := [release.tensorflow for release in releases if not release.verified]:
         parser.error(f"no row of their own: {', '.join(without_row)}")
     return Verification(
-        models=models, missing=options.missing, again=options.again, time_limit=options.time_limit, upstream=options.upstream
+        models=models, missing=options.missing, since=options.since, time_limit=options.time_limit, upstream=options.upstream
     ), releases
 
 

@@ -56,7 +56,8 @@ def test_a_model_that_ran_and_fails_stays_broken_until_it_runs_again() -> None:
     assert list(broken(add(proof, "vgg16", verdict=OK, reason="", date=WEDNESDAY))) == []
 
 
-def test_only_what_was_judged_on_the_day_is_settled() -> None:
+def test_only_what_was_judged_since_the_day_is_settled() -> None:
+    assert is_settled(after((OK, TUESDAY)), "vgg16", MONDAY)
     assert is_settled(after((OK, MONDAY)), "vgg16", MONDAY)
     assert is_settled(after(("failed", MONDAY)), "vgg16", MONDAY)
     assert not is_settled(after((OK, MONDAY)), "vgg16", TUESDAY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
@@ -15,6 +16,10 @@ from wrapper.bootstrapper.proven import NO_ENVIRONMENT, OK, load_proven
 pytest_plugins = ["e2e_kit"]
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "verify_releases.py"
+
+
+def today() -> str:
+    return datetime.now(UTC).date().isoformat()
 
 
 class Verifier:
@@ -73,6 +78,23 @@ def test_what_is_settled_today_is_not_run_again_unless_asked_for(verifier: Verif
     for extra in ([], [], ["--again"]):
         assert verifier.run(OLD, "--models", "trivial,vgg16", *extra, behaviours="vgg16=crash").returncode == 0
     assert verifier.started() == ["trivial", "vgg16"] * 2
+
+
+def test_a_table_of_many_days_is_gone_on_with_from_the_day_that_is_named(verifier: Verifier) -> None:
+    """All models of all releases take longer than a day's work."""
+    assert verifier.run(OLD, "--models", "trivial,vgg16", behaviours="vgg16=crash").returncode == 0
+    table = verifier.table.read_text(encoding="utf-8")
+    verifier.table.write_text(table.replace(today(), "2026-01-31"), encoding="utf-8")
+    assert verifier.run(OLD, "--models", "trivial,vgg16,lenet", "--since", "2026-01-31").returncode == 0
+    assert verifier.started() == ["trivial", "vgg16", "lenet"]
+    assert verifier.run(OLD, "--models", "trivial", "--since", "2026-02-01").returncode == 0
+    assert verifier.started() == ["trivial", "vgg16", "lenet", "trivial"]
+
+
+@pytest.mark.parametrize("arguments", [("--since", "yesterday"), ("--since", "2026-01-31", "--again")])
+def test_a_day_that_is_none_is_refused_before_anything_runs(verifier: Verifier, arguments: tuple[str, ...]) -> None:
+    assert verifier.run(OLD, "--models", "trivial", *arguments).returncode == 2
+    assert verifier.started() == []
 
 
 def test_a_model_that_no_longer_runs_is_loud_until_it_runs(verifier: Verifier) -> None:

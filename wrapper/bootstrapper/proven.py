@@ -97,10 +97,10 @@ def add(proof: Proof, model: str, *, verdict: str, reason: str, date: str) -> Pr
     return msgspec.structs.replace(proof, failure=None, models=proof.models | {model: outcome})
 
 
-def is_settled(proof: Proof, model: str, date: str) -> bool:
-    """Whether this model need not be run again on this day."""
+def is_settled(proof: Proof, model: str, since: str) -> bool:
+    """Whether this model was run on this day (ISO 8601) or later, and need not be run again."""
     outcome = proof.models.get(model)
-    return outcome is not None and outcome.date == date and outcome.outcome not in {OUTDATED, *PASSING}
+    return outcome is not None and outcome.date >= since and outcome.outcome not in {OUTDATED, *PASSING}
 
 
 def broken(proof: Proof) -> Iterator[str]:
