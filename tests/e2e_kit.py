@@ -265,7 +265,8 @@ def lock(root: Path, version: str) -> None:
     if version == NEW:
         wheels.append(_make_wheel(root / "wheels", "tf_keras", version, {"tf_keras/__init__.py": ""}))
     pins = [f"{wheel.name.split('-')[0]}=={version} --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n" for wheel in wheels]
-    (root / "wrapper" / "data" / "locks" / f"{version}-cpu.txt").write_text("".join(pins), encoding="utf-8")
+    for device in ("cpu", "gpu"):
+        (root / "wrapper" / "data" / "locks" / f"{version}-{device}.txt").write_text("".join(pins), encoding="utf-8")
 
 
 def _make_wheel(folder: Path, name: str, version: str, files: dict[str, str]) -> Path:

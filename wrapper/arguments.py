@@ -41,7 +41,9 @@ def parser() -> argparse.ArgumentParser:
     _add_wish(batch_size)
     _add_sweep(batch_size)
     _add_conduct(batch_size)
-    bootstrap = commands.add_parser("bootstrap", allow_abbrev=False, help="fetch upstream and make the environment, and no more")
+    bootstrap = commands.add_parser(
+        "bootstrap", allow_abbrev=False, help="fetch upstream and make the environment, here or for a machine without a network"
+    )
     _add_wish(bootstrap)
     doctor = commands.add_parser("doctor", allow_abbrev=False, help="say what stands in the way of a sweep on this machine, and what to do about it")
     _add_wish(doctor, demo=False)
@@ -71,8 +73,8 @@ def _add_wish(command: argparse.ArgumentParser, *, demo: bool = True) -> None:
         "--tensorflow",
         type=given_text,
         metavar="RELEASE",
-        help="such as 1.12.0 or 2.21 (default: what --environment names, else the newest that this machine's Pythons serve); for run also several, as"
-        " 1.12.0,2.21, which are set side by side",
+        help="such as 1.12.0 or 2.21 (default: what --environment names, else the newest that this machine's Pythons serve); run and bootstrap take"
+        " several, as 1.12.0,2.21, which run sets side by side",
     )
     source = group.add_mutually_exclusive_group()
     source.add_argument(

@@ -101,10 +101,13 @@ def _batch_size(options: argparse.Namespace, console: Console, given: list[str])
 
 
 def _bootstrap(options: argparse.Namespace, console: Console, given: list[str]) -> int:
+    import msgspec
+
     from wrapper import pipeline
 
-    console.show_setup(pipeline.bootstrap(wish(options), console))
-    return EXIT_OK
+    one = msgspec.structs.replace(wish(options), elsewhere=True)
+    wishes = {release: msgspec.structs.replace(one, tensorflow=release) for release in (options.tensorflow or "").split(",") if release}
+    return pipeline.bootstrap(wishes or {"": one}, console)
 
 
 def _doctor(options: argparse.Namespace, console: Console, given: list[str]) -> int:

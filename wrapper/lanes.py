@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,6 +21,7 @@ from wrapper.runner.plan import PlannedTrial, expand, plan_trials
 from wrapper.runner.preflight import check_devices, check_flags
 from wrapper.runner.sweep import Case, Sweep, load_models
 
+Q = TypeVar("Q")
 T = TypeVar("T")
 
 
@@ -48,8 +49,8 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
         return plan_trials(self.cases, rounds=[repeat], python=setup.environment.python, script=str(setup.checkout.script), first_index=first)
 
 
-def each(asked: Sequence[Asked], step: Callable[[Asked], T], watch: Watch) -> tuple[tuple[T, ...], dict[str, FatalError]]:
-    """Do a step for each release. One that it can't be done for does not stop the others.
+def each(asked: Mapping[str, Q], step: Callable[[Q], T], watch: Watch) -> tuple[tuple[T, ...], dict[str, FatalError]]:
+    """Do a step for what was asked for of each release. One that it can't be done for does not stop the others.
 
     Returns:
         what came of it, and by release why nothing did.
@@ -58,18 +59,18 @@ def each(asked: Sequence[Asked], step: Callable[[Asked], T], watch: Watch) -> tu
         FatalError: there are no others.
     """
     if len(asked) == 1:
-        return (step(asked[0]),), {}
+        return tuple(map(step, asked.values())), {}
     made: list[T] = []
     refused: dict[str, FatalError] = {}
-    for one in asked:
-        watch.say(f"TensorFlow {one.wish.tensorflow}{one.why and f' ({one.why})'}:")
+    for release, one in asked.items():
+        watch.say(f"TensorFlow {release}:")
         try:
             made.append(step(one))
         except Interrupted:
             raise
         except FatalError as error:
-            watch.say(f"TensorFlow {one.wish.tensorflow} is left out: {error}")
-            refused[str(one.wish.tensorflow)] = error
+            watch.say(f"TensorFlow {release} is left out: {error}")
+            refused[release] = error
     if not made:
         reasons = "; ".join(f"TensorFlow {release}: {error.what}" for release, error in refused.items())
         remedies = dict.fromkeys(error.remedy for error in refused.values() if error.remedy)

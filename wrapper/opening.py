@@ -73,6 +73,7 @@ class Watch(Protocol):
     """What the pipeline tells whoever watches it run."""
 
     def say(self, text: str) -> None: ...
+    def show_setup(self, setup: Setup) -> None: ...
     def show_plan(self, setups: Sequence[Setup], sweep: Sweep, host: Host, trials: Sequence[tuple[str, PlannedTrial]]) -> None: ...
     def trial_started(self, planned: PlannedTrial, done: int, total: int, release: str = "") -> None: ...
     def line(self, event: Event, seconds: float) -> None: ...
@@ -245,6 +246,8 @@ def list_cases(asked: Asked, choice: Choice, watch: Watch) -> tuple[Sweep, tuple
     Batch sizes that have still to be found by trials stand in for themselves, so that everything else can be checked before.
     """
     sweep = asked.sweep
+    if asked.why:
+        watch.say(f"taken: {asked.why}")
     absent = leave_out(tuple(sweep.models), choice.release, typed=asked.typed)
     for model in absent:
         watch.say(f"left out: {model}: {why_left_out(choice.release)}")

@@ -11,11 +11,11 @@ import msgspec
 
 from wrapper.batch_search import BatchSearch, search
 from wrapper.bootstrapper.host import read_host
-from wrapper.bootstrapper.setup import Setup, Wish, choose, prepare
-from wrapper.errors import EXIT_INVALID_TRIALS, EXIT_OK, Interrupted
+from wrapper.bootstrapper.setup import Wish, choose, prepare
+from wrapper.errors import EXIT_INVALID_TRIALS, EXIT_OK, FatalError, Interrupted
 from wrapper.lanes import each, imagine, make_ready, open_reports, search_bench, with_batch_sizes
 from wrapper.measurement import as_started
-from wrapper.opening import Request, Watch, asked_of_one, see_load, what_was_asked
+from wrapper.opening import Asked, Request, Watch, asked_of_one, see_load, what_was_asked
 from wrapper.reporter.analysis import figure
 from wrapper.reporter.axis import is_axis, parts_with_report
 from wrapper.reporter.content import Report
@@ -47,7 +47,7 @@ def run_sweep(request: Request, watch: Watch) -> tuple[Path, int]:
     asked = what_was_asked(request)
     with one_sweep_at_a_time(str(request.resume or request.reports)), _resumable(request.resume, request):
         host = read_host(request.wish.vendor)
-        lanes, refused = each(asked, lambda one: make_ready(one, request, host, watch), watch)
+        lanes, refused = each(_by_release(asked), lambda one: make_ready(one, request, host, watch), watch)
         load = see_load(host, request, watch)
         if not request.resume:
             lanes = within_budget([with_batch_sizes(lane, request, host, load, watch) for lane in lanes], watch)
@@ -80,11 +80,16 @@ def _resumable(directory: Path | None, request: Request) -> Iterator[None]:
         raise Interrupted(f"interrupted; the finished trials are in {directory}", f"Go on with: {command}") from None
 
 
+def _by_release(asked: Sequence[Asked]) -> dict[str, Asked]:
+    """What was asked for by its release, which is an exact version where there are several."""
+    return {str(one.wish.tensorflow): one for one in asked}
+
+
 def dry_run(request: Request, watch: Watch) -> int:
     """Show what `run` would do, and start nothing."""
     asked = what_was_asked(request)
     with tempfile.TemporaryDirectory(prefix="tfcnn-plan-") as folder:
-        lanes, refused = each(asked, lambda one: imagine(one, Path(folder), watch), watch)
+        lanes, refused = each(_by_release(asked), lambda one: imagine(one, Path(folder), watch), watch)
     trials = plan_rounds(lanes, range(1, lanes[0].sweep.repeats + 1))
     setups = [lane.bench.setup for lane in lanes]
     watch.show_plan(
@@ -96,9 +101,12 @@ def dry_run(request: Request, watch: Watch) -> int:
     return EXIT_INVALID_TRIALS if refused else EXIT_OK
 
 
-def bootstrap(wish: Wish, watch: Watch) -> Setup:
-    """Fetch the checkout and make the environment, and no more."""
-    return prepare(choose(wish, watch.say), wish, watch.say)
+def bootstrap(wishes: Mapping[str, Wish], watch: Watch) -> int:
+    """Fetch the checkout and make the environment of each release, and no more. One that can't be made does not stop the others."""
+    setups, refused = each(wishes, lambda wish: prepare(choose(wish, watch.say), wish, watch.say), watch)
+    for setup in setups:
+        watch.show_setup(setup)
+    return FatalError.exit_code if refused else EXIT_OK
 
 
 def report_again(directory: Path, watch: Watch, prices: Mapping[str, float | None] | None = None) -> int:

@@ -74,6 +74,15 @@ def best_patch(patches: Sequence[Release], gpus: Sequence[Gpu], cuda_served: str
     return max(reversed(patches), key=worth)
 
 
+def widest_patch(patches: Sequence[Release]) -> Release:
+    """The newest patch of those that hold code for the most compute capabilities: for a GPU that is not known.
+
+    Args:
+        patches: of one minor release, oldest first.
+    """
+    return max(reversed(patches), key=lambda patch: len(patch.wheel.own.code) if patch.wheel else 0)
+
+
 def has_code(held: GpuCode, capability: str) -> bool:
     """Whether a GPU of this compute capability runs some of the code as it is."""
     device = Version(capability)

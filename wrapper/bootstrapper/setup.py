@@ -11,7 +11,7 @@ import msgspec
 from packaging.version import Version
 
 from wrapper.bootstrapper.by_hand import BY_HAND, age, with_commit
-from wrapper.bootstrapper.compatibility import best_patch, unfit
+from wrapper.bootstrapper.compatibility import best_patch, unfit, widest_patch
 from wrapper.bootstrapper.conda import make_conda_environment, packages_for, planned_conda_environment, use_conda_environment
 from wrapper.bootstrapper.contained import planned_container, use_container
 from wrapper.bootstrapper.engine import ENGINES
@@ -44,6 +44,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     demo: bool = False
     unproven_device: bool = False
     """Go on where a GPU is asked for and none is found; the trials are judged all the same."""
+    elsewhere: bool = False
+    """What is brought may be for another machine, such as a node of a cluster: a GPU may be asked for where there is none."""
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +96,7 @@ def choose(wish: Wish, say: Say) -> Choice:
         return Choice(release=_demo_release(commit), device="cpu", reason="DEMO, as asked for", environment=_demo_environment())
     device, why_device = decide_device(wish.device)
     package = device
-    if device == "gpu" and wish.source.kind != "python" and not gpus_present():
+    if device == "gpu" and wish.source.kind != "python" and not wish.elsewhere and not gpus_present():
         if not wish.unproven_device:
             raise FatalError("a GPU was asked for, and no NVIDIA GPU was found on this machine", _NO_GPU)
         package = "cpu"
@@ -136,6 +138,8 @@ def decide_release(
         UsageError: an unknown release.
         FatalError: there is none that fits.
     """
+    if wish.tensorflow and wish.elsewhere and wish.device == "gpu" and not gpus:
+        return resolve_release(wish.tensorflow, load_releases(), best=widest_patch), "asked for, for the GPU of another machine"
     if wish.tensorflow:
         release, why = resolve_asked(wish.tensorflow, wish.source, gpus, cuda_served)
         return release, f"asked for{why and f' ({why})'}"
@@ -218,7 +222,7 @@ def prepare(choice: Choice, wish: Wish, say: Say) -> Setup:
         environment = make_conda_environment(release, choice.package, vendor=wish.vendor, say=say)
     else:
         environment = make_environment(release, choice.package, vendor=wish.vendor, say=say)
-    if choice.device == "gpu" and environment.kind in ("locked", "conda"):
+    if choice.device == "gpu" and environment.kind in ("locked", "conda") and not (wish.elsewhere and not gpus_present()):
         say("asking TensorFlow which devices it sees")
         environment = look_again(environment)
     by_hand = release.upstream_ref == BY_HAND
