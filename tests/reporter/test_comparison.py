@@ -382,10 +382,19 @@ class TestHeadline:
         (table,) = headline_tables(compare(measured, CONDITIONS, rows))
         assert (table.gpu, table.models, table.figures) == ("GeForce RTX 2080 Ti", ("resnet50", "vgg16"), (300.0, 150.0))
         slow, fast = table.lines
-        assert (slow.gpu, slow.text) == ("Tesla P100", "150.0 %")
+        assert (slow.gpu, slow.text, table.over) == ("Tesla P100", "150.0 %", "All 2 models (geometric mean)")
         assert [cell and cell.text for cell in slow.cells] == ["150.0 %", "150.0 %"]
         assert fast.cells[1] is None
         assert fast.cells[0] and fast.cells[0].batch_sizes == ((64, 128),) and fast.cells[0].differing == ("batch size",)
+
+    def test_a_mean_over_fewer_models_never_stands_beside_one_over_all(self) -> None:
+        measured = [summary(mean=300.0), summary("vgg16", mean=150.0)]
+        rows = [reference(), reference(row="v", model="vgg16"), reference(row="t", gpu="Tesla T4", images_per_sec=1.0)]
+        (table,) = headline_tables(compare(measured, CONDITIONS, rows))
+        assert [(line.gpu, line.overall is None, line.text) for line in table.lines] == [
+            ("Tesla P100", False, "106.1 %"),
+            ("Tesla T4", True, "only 1 of 2"),
+        ]
 
     def test_a_cell_says_what_differs_and_what_is_not_stated_in_any_row_behind_it(self) -> None:
         rows = [reference(row="a", steps=7), reference(row="b", steps=7), reference(row="c", gpu="Tesla T4", xla=None)]

@@ -50,12 +50,12 @@ class HeadlineLine(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     cells: tuple[Cell | None, ...]
     """By model; None where there is nothing to compare."""
-    overall: float
-    """The geometric mean of the ratios over the models that both have."""
+    overall: float | None
+    """The geometric mean of the ratios over all models of the table; None where the line lacks one: means over other models can't be compared."""
 
     @property
     def text(self) -> str:
-        return percent_text(self.overall)
+        return f"only {sum(map(bool, self.cells))} of {len(self.cells)}" if self.overall is None else percent_text(self.overall)
 
 
 class HeadlineTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,9 +69,14 @@ class HeadlineTable(msgspec.Struct, frozen=True, kw_only=True):
     """The measured mean by model in images/sec; None where the model has several cases (batch sizes) under these conditions."""
     lines: tuple[HeadlineLine, ...]
 
+    @property
+    def over(self) -> str:
+        """What heads the column of geometric means."""
+        return f"All {len(self.models)} models (geometric mean)" if len(self.models) > 1 else "Geometric mean"
+
 
 def headline_tables(comparison: Comparison) -> tuple[HeadlineTable, ...]:
-    """A table for each set of conditions that the cases share, slowest reference first."""
+    """A table for each set of conditions that the cases share: the lines that have all models first, slowest reference first among those."""
     tables: dict[str, list[Row]] = {}
     for row in comparison.rows:
         tables.setdefault(shared_conditions(row.summary.case), []).append(row)
@@ -88,8 +93,13 @@ def _table(gpu: str, shared: str, rows: Sequence[Row]) -> HeadlineTable:
         gpu=gpu,
         models=models,
         figures=tuple(_only_mean(rows, model) for model in models),
-        lines=tuple(sorted((_line(*key, line, models) for key, line in lines.items()), key=lambda line: -line.overall)),
+        lines=tuple(sorted((_line(*key, line, models) for key, line in lines.items()), key=_rank)),
     )
+
+
+def _rank(line: HeadlineLine) -> tuple[int, float]:
+    ratios = [cell.ratio for cell in line.cells if cell]
+    return -len(ratios), -geometric_mean(ratios)
 
 
 def _only_mean(rows: Iterable[Row], model: str) -> float | None:
@@ -101,7 +111,7 @@ def _line(gpu: str, source: str, rows: Sequence[Row], models: Sequence[str]) -> 
     behind = {model: [row for row in rows if row.summary.case.model == model] for model in models}
     means = geometric_mean_by_model(rows)
     cells = tuple(_cell(means[model], behind[model]) if behind[model] else None for model in models)
-    return HeadlineLine(gpu=gpu, source=source, cells=cells, overall=geometric_mean(means.values()))
+    return HeadlineLine(gpu=gpu, source=source, cells=cells, overall=geometric_mean(means.values()) if all(cells) else None)
 
 
 def _cell(ratio: float, rows: Sequence[Row]) -> Cell:

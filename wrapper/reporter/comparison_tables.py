@@ -28,7 +28,7 @@ def comparison_tables(comparisons: Sequence[Comparison], sources: Mapping[str, S
             yield "* other conditions differ, † are not stated there or here; which ones is said above"
             yield _headline(headline, numbers)
         if comparison.overall:
-            yield "Overall: geometric mean of the ratios over the models that both have"
+            yield "Overall: geometric mean over the models that each row names; rows with different models can't be compared"
             yield _overall(comparison.overall, numbers)
         if comparison.unmatched:
             yield "Nothing to compare with"
@@ -73,7 +73,7 @@ def _row(row: Row, numbers: Mapping[str, int]) -> tuple[str, ...]:
 
 def _headline(headline: HeadlineTable, numbers: Mapping[str, int]) -> Table:
     measured = ("" if figure is None else f"\n{figure:.1f}" for figure in headline.figures)
-    headers = ("Device\nimages/sec here", "Source", *(model + figure for model, figure in zip(headline.models, measured, strict=True)), "Overall")
+    headers = ("Device\nimages/sec here", "Source", *(model + figure for model, figure in zip(headline.models, measured, strict=True)), headline.over)
     rows = [(line.gpu, f"[{numbers[line.source]}]", *map(_cell, line.cells), line.text) for line in headline.lines]
     return Table(headers, rows, "ll" + "r" * (len(headers) - 2))
 
@@ -95,7 +95,7 @@ def _overall(overall: Sequence[Overall], numbers: Mapping[str, int]) -> Table:
         )
         for one in overall
     ]
-    return Table(("Device", "Source", "This / that", "Models", "Only here", "Only there", "Differing"), rows, "llrllll")
+    return Table(("Device", "Source", "This / that", "Over the models", "Only here", "Only there", "Differing"), rows, "llrllll")
 
 
 def _unmatched(unmatched: Sequence[Unmatched]) -> Table:
