@@ -13,7 +13,6 @@ setup(
         "GitPython>=3.1.40",
         "Jinja2>=3.1",
         "PyYAML>=6",
-        "altair>=5.4",
         "filelock>=3.13",
         "msgspec>=0.19",
         "nvidia-ml-py>=12.560",
@@ -24,7 +23,6 @@ setup(
         "rich>=13",
         "tabulate>=0.9",
         "uv>=0.8.4",
-        "vl-convert-python>=1.6",
     ],
     extras_require={
         "test": ["hypothesis", "mypy", "pandas-stubs", "pytest", "pytest-xdist", "ruff", "types-PyYAML", "types-psutil", "types-tabulate"],

@@ -332,7 +332,7 @@ def test_nothing_heavy_is_imported_on_the_way_to_help(arguments: list[str]) -> N
     done = subprocess.run(command, capture_output=True, encoding="utf-8", check=True)
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
     assert "argparse" in imported
-    assert not imported & {"pandas", "numpy", "altair", "vl_convert", "git", "jinja2", "rich", "cpuinfo", "pynvml", "uv", "yaml", "psutil"}
+    assert not imported & {"pandas", "numpy", "git", "jinja2", "rich", "cpuinfo", "pynvml", "uv", "yaml", "psutil"}
 
 
 def test_the_releases_are_listed(product: Product) -> None:

@@ -1,6 +1,6 @@
 """The figures of report.html: values with their scales, which a template draws as SVG. Pure.
 
-Drawn here and not by altair because the page's security policy allows no style attributes, the reader's theme sets the colours, a page may hold
+Drawn here and not by a library because the page's security policy allows no style attributes, the reader's theme sets the colours, a page may hold
 sixty figures, and each is as wide as its place while its text stays as large as the page's: across, places are per cent; down, pixels.
 """
 

@@ -1,20 +1,21 @@
-"""report.html: one file that asks for nothing else, from templates in `data/templates`. Whatever was logged is text in it and nothing more."""
+"""report.html, one file that asks for nothing else, and throughput.svg, from templates. Whatever was logged is text in them and nothing more."""
 
 from __future__ import annotations
 
 import base64
 import functools
 import hashlib
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from wrapper.reporter.chart import MOST_BARS, bars, longest, lowest
+from wrapper.reporter.chart import bar_chart
 from wrapper.reporter.comparison import Comparison
 from wrapper.reporter.comparison_grid import headline_tables
 from wrapper.reporter.content import Report
 from wrapper.reporter.cost import Cost
 from wrapper.reporter.facts import started_by
-from wrapper.reporter.figures import Figure, Scale, batch_figures, scaling_figures, series_figures
+from wrapper.reporter.figures import Figure, batch_figures, scaling_figures, series_figures
 from wrapper.reporter.headline import mean_text, settings, significant
 from wrapper.reporter.markdown import clean
 from wrapper.reporter.paths import without_directories
@@ -28,6 +29,9 @@ from wrapper.runner.sweep import Case
 if TYPE_CHECKING:
     import jinja2
     from markupsafe import Markup
+
+_TITLE_CHARACTERS, _SUBTITLE_CHARACTERS = 52, 68
+"""What fits into a line of the picture."""
 
 
 def report_html(
@@ -48,15 +52,13 @@ def report_html(
         cost: by the user's prices.
     """
     named = {row.reference.source for row in comparison.rows} if comparison else set()
-    shown = bars(trials, report)[:MOST_BARS]
     return render(
         "report.html.j2",
         **contents(session, trials, report),
         title=report.title,
         mark=mark(report),
         common=Table(("Setting", "Value"), list(report.headline.common.items()), "ll"),
-        bars=shown,
-        bar_scale=Scale(low=lowest(shown), high=1.05 * longest(shown), start=0, end=100, log=lowest(shown) > 0),
+        chart=bar_chart(trials, report),
         figures=[*batch_figures(report), *scaling_figures(report)],
         over_time=_over_time(trials, report, series or {}),
         note_time=f"Shown are the first {TRIALS_READ} trials; the readings of all are in logs/." if len(series or ()) >= TRIALS_READ else "",
@@ -65,6 +67,28 @@ def report_html(
         sources={name: source for name, source in load_sources().items() if name in named} if named else {},
         cost=cost,
         sweep=_typed(started_by(session)),
+    )
+
+
+def picture(trials: Sequence[Trial], report: Report) -> str:
+    """The bars alone, as an SVG document on a white ground."""
+    chart, common = bar_chart(trials, report), report.headline.common
+    subtitle = [
+        report.notice,
+        ", ".join(common[name] for name in ("Mode", "Devices", "Precision") if name in common),
+        f"{'Tick' if chart.x.log else 'Bar'}: mean of the repeats (dots); line: its 95 % interval.{' Logarithmic.' if chart.x.log else ''}",
+        report.unfinished,
+        f"The first {len(chart.bars)} of {len(report.summaries)} cases; all are in results.csv." if chart.more else "",
+    ]
+    return (
+        _environment()
+        .get_template("throughput.svg.j2")
+        .render(
+            chart=chart,
+            title=_wrapped(report.title, _TITLE_CHARACTERS),
+            subtitle=[part for line in subtitle for part in _wrapped(line, _SUBTITLE_CHARACTERS)],
+            fitted=fitted,
+        )
     )
 
 
@@ -104,6 +128,10 @@ def render(template: str, *, script: str = "", **values: Any) -> str:
 @functools.cache
 def _environment() -> jinja2.Environment:
     return environment(lambda value: value if hasattr(value, "__html__") else without_directories(clean(value)), html=True)
+
+
+def _wrapped(text: str, characters: int) -> list[str]:
+    return textwrap.wrap(without_directories(clean(text)), characters)
 
 
 def _file(name: str) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from wrapper.reporter.chart import picture
 from wrapper.reporter.content import Report, compose
 from wrapper.reporter.cost import cost
 from wrapper.reporter.files import write_text_atomically
-from wrapper.reporter.html import report_html
+from wrapper.reporter.html import picture, report_html
 from wrapper.reporter.kept import COMPARISON_FILE, compare_again, comparison_json, read_asked
 from wrapper.reporter.numerics import load_known_losses
 from wrapper.reporter.page import page
