@@ -21,7 +21,7 @@ from rich.console import Console as Terminal
 
 from wrapper import views
 from wrapper.cli import main
-from wrapper.comparing import about_published
+from wrapper.comparing import Against, about_published, compare_reports
 from wrapper.parser.verdict import Judgement
 from wrapper.process import Execution
 from wrapper.reporter.analysis import Summary
@@ -232,14 +232,33 @@ class TestCompare:
 
     def test_what_a_reference_does_not_state_is_said_beside_what_differs(self, report: Report, command: Command) -> None:
         _, printed = command("compare", report("mine", {"resnet50": [147.0] * 3}), "--against", "lambda_blog_2019_03")
-        rows, _, overall = printed.partition("\nOverall")
+        overall, _, rows = printed.partition("\nOverall")[2].partition("\nresnet50, batch size 64")
         assert "not stated: " in rows and "same as far as stated" not in rows
         assert "not stated: " in " ".join(overall.split()), overall
+
+    @pytest.mark.parametrize("made", ["compare", "report"])
+    def test_many_ratios_come_as_a_line_for_each_device_and_source_unless_all_are_asked_for(
+        self, made: str, report: Report, command: Command
+    ) -> None:
+        models = {"resnet50": 290.0, "resnet152": 110.0, "inception3": 194.0, "inception4": 80.0, "vgg16": 170.0, "alexnet": 4300.0}
+        mine = report("mine", {model: [figure] * 3 for model, figure in models.items()} | {"trivial": [9000.0]})
+        asked = (made, mine, "--against", "Turing,Pascal,Ampere", *(("--fail-below", "0.001") if made == "compare" else ()))
+        code, short = command(*asked)
+        assert code == 0 and len(short.splitlines()) < 90
+        whole = command(*asked, "--all")[1]
+        (compared,) = compare_reports([mine], Against(entries=("Turing", "Pascal", "Ampere")))
+        rows, lacking = compared.comparison.rows, compared.comparison.unmatched
+        pairs = {(row.reference.gpu, row.reference.source) for row in rows}
+        assert f"each device of each source ({len(pairs)}), made of all ratios ({len(rows)})" in short and "add --all" in short
+        assert {source for _, source in pairs} == set(re.findall(r"^\[\d+\] (\w+): ", short, re.MULTILINE))
+        assert lacking and f"Nothing to compare trivial-b64-fp32-gpu1 with in {', '.join(one.against for one in lacking)}" in short
+        assert "add --all" not in whole and whole.count("images/sec, n ") == len({row.summary.case for row in rows})
+        assert all(row.ratio_text in whole for row in rows)
 
     def test_turing_pascal_and_ampere_at_once_fit_the_terminal(self, report: Report, command: Command) -> None:
         models = {"resnet50": 290.0, "resnet152": 110.0, "inception3": 194.0, "inception4": 80.0, "vgg16": 170.0, "alexnet": 4300.0}
         mine = report("mine", {model: [figure] * 3 for model, figure in models.items()})
-        code, printed = command("compare", mine, "--against", "RTX 2080 Ti", "--against", "GTX 1080 Ti,A100")
+        code, printed = command("compare", mine, "--all", "--against", "RTX 2080 Ti", "--against", "GTX 1080 Ti,A100")
         assert code == 0
         table, _, sources = printed.partition("\nSources\n")
         assert max(map(len, table.splitlines())) <= 120
@@ -253,7 +272,7 @@ class TestCompare:
         summary = Summary(case=Case(model="resnet50", batch_size=64, device="gpu"), n=3, mean=100.0, ci95=1.0)
         theirs = [msgspec.structs.replace(one, **case) for one in references_from([summary], msgspec.structs.replace(conditions, name="page"))]
         console = Terminal(width=120, file=io.StringIO())
-        for part in views.comparison_parts([compare([summary], conditions, theirs)], {}):
+        for part in views.comparison_parts([compare([summary], conditions, theirs)], {}, whole=True):
             console.print(part)
         assert isinstance(console.file, io.StringIO)
         printed = console.file.getvalue()

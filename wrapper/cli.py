@@ -162,7 +162,7 @@ def _report(options: argparse.Namespace, console: Console, given: list[str]) -> 
     compared = [comparing.keep_comparison(directory, against)] if against.entries or against.baseline or against.strict else []
     cost = comparing.report_cost(directory, prices)
     code = pipeline.report_again(directory, console, prices)
-    console.show(views.comparison_parts(compared, load_sources()))
+    console.show(views.comparison_parts(compared, load_sources(), whole=options.all))
     if cost and any(prices.values()):
         console.show(views.cost_parts(cost))
     return code
@@ -175,7 +175,7 @@ def _compare(options: argparse.Namespace, console: Console, given: list[str]) ->
     if options.junit and options.fail_below is None:
         raise UsageError("--junit writes which cases pass a bound", "Give it with --fail-below, such as 0.95")
     compared = comparing.compare_reports(options.compared, _against(options, options.compared))
-    console.show(views.comparison_parts([one.comparison for one in compared], load_sources()))
+    console.show(views.comparison_parts([one.comparison for one in compared], load_sources(), whole=options.all))
     if options.json:
         comparing.write_benchmark_json(options.json, compared)
     if options.fail_below is None:

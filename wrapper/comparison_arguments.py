@@ -58,6 +58,7 @@ def _add_against(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--baseline", type=given_text, metavar="NAME_OR_DIR", help="another report, or a directory of logs, to compare with")
     command.add_argument("--strict", action="store_true", help="keep only references whose conditions are all stated and the same")
+    command.add_argument("--all", action="store_true", help="print every ratio with its conditions, also where that takes many screens")
     command.add_argument("--reports", type=given_path, default=HOME / "reports", metavar="DIR", help="where a --baseline is found by its name")
 
 

@@ -11,6 +11,7 @@ from rich.table import Table
 from wrapper.bootstrapper.doctor import Finding
 from wrapper.bootstrapper.offers import Offer
 from wrapper.reporter.comparison import Comparison, ratio_text, shared_conditions
+from wrapper.reporter.comparison_digest import comparison_digest
 from wrapper.reporter.comparison_tables import comparison_tables, numbered, source_lines
 from wrapper.reporter.cost import Cost
 from wrapper.reporter.headline import mean_text
@@ -64,10 +65,10 @@ def import_parts(imported: Imported, reports: Sequence[ImportedReport]) -> Parts
         yield f"and {counted(len(noted) - NOTES_SHOWN, 'more kind')} of notes, which --csv writes"
 
 
-def comparison_parts(comparisons: Sequence[Comparison], sources: Mapping[str, Source]) -> Parts:
-    """As `comparison_tables`, with an empty line after each table."""
+def comparison_parts(comparisons: Sequence[Comparison], sources: Mapping[str, Source], *, whole: bool) -> Parts:
+    """As `comparison_tables` where the whole is asked for, else as `comparison_digest`; with an empty line after each table."""
     gap = "\n"
-    for part in comparison_tables(comparisons, sources):
+    for part in (comparison_tables if whole else comparison_digest)(comparisons, sources):
         if isinstance(part, str):
             yield gap + part
         else:

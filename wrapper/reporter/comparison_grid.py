@@ -39,8 +39,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def label(self) -> str:
         """What differs and what is not stated, in words; empty where all is stated and the same."""
-        differences = [f"differs in {', '.join(self.differing)}"] if self.differing else []
-        return "; ".join([*differences, *not_stated(self.unstated)])
+        return _label(self.differing, self.unstated)
 
 
 class HeadlineLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +51,16 @@ class HeadlineLine(msgspec.Struct, frozen=True, kw_only=True):
     """By model; None where there is nothing to compare."""
     overall: float | None
     """The geometric mean of the ratios over all models of the table; None where the line lacks one: means over other models can't be compared."""
+
+    differing: tuple[str, ...]
+    """Conditions in which at least one row behind it differs."""
+    unstated: tuple[str, ...]
+    """Conditions that at least one row behind it doesn't state."""
+
+    @property
+    def label(self) -> str:
+        """What differs and what is not stated, in words."""
+        return _label(self.differing, self.unstated) or "same conditions"
 
     @property
     def text(self) -> str:
@@ -97,6 +106,10 @@ def _table(gpu: str, shared: str, rows: Sequence[Row]) -> HeadlineTable:
     )
 
 
+def _label(differing: Sequence[str], unstated: Sequence[str]) -> str:
+    return "; ".join([*([f"differs in {', '.join(differing)}"] if differing else []), *not_stated(unstated)])
+
+
 def _rank(line: HeadlineLine) -> tuple[int, float]:
     ratios = [cell.ratio for cell in line.cells if cell]
     return -len(ratios), -geometric_mean(ratios)
@@ -111,7 +124,8 @@ def _line(gpu: str, source: str, rows: Sequence[Row], models: Sequence[str]) -> 
     behind = {model: [row for row in rows if row.summary.case.model == model] for model in models}
     means = geometric_mean_by_model(rows)
     cells = tuple(_cell(means[model], behind[model]) if behind[model] else None for model in models)
-    return HeadlineLine(gpu=gpu, source=source, cells=cells, overall=geometric_mean(means.values()) if all(cells) else None)
+    overall = geometric_mean(means.values()) if all(cells) else None
+    return HeadlineLine(gpu=gpu, source=source, cells=cells, overall=overall, differing=differing(rows), unstated=unstated(rows))
 
 
 def _cell(ratio: float, rows: Sequence[Row]) -> Cell:

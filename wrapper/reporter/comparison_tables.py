@@ -16,16 +16,15 @@ Parts = Iterator[str | Table]
 
 
 def comparison_tables(comparisons: Sequence[Comparison], sources: Mapping[str, Source]) -> Parts:
-    """Each case beside each reference, then models across and devices down, then what the overall figures rest on, then the sources."""
+    """Models across and devices down, what the overall figures rest on, each case beside each reference, then the sources."""
     numbers = numbered(row.reference.source for comparison in comparisons for row in comparison.rows)
     for comparison in comparisons:
         conditions = comparison.conditions
         yield str(conditions)
-        yield from _case_parts(comparison, numbers)
         for headline in headline_tables(comparison):
             yield f"{conditions.name}: {headline.gpu} / the other device in per cent; {headline.conditions}"
             yield "b64:32 is batch size 64 per device here and 32 there (? not stated)"
-            yield "* other conditions differ, † are not stated there or here; which ones is said above"
+            yield "* other conditions differ, † are not stated there or here; which ones is said below"
             yield _headline(headline, numbers)
         if comparison.overall:
             yield "Overall: geometric mean over the models that each row names; rows with different models can't be compared"
@@ -35,6 +34,7 @@ def comparison_tables(comparisons: Sequence[Comparison], sources: Mapping[str, S
             yield _unmatched(comparison.unmatched)
         if comparison.missing:
             yield f"No valid figure: {', '.join(case.name for case in comparison.missing)}"
+        yield from _case_parts(comparison, numbers)
     yield from source_lines(numbers, sources)
 
 
