@@ -163,6 +163,31 @@ def cudnn_in_the_way(machine: Machine) -> None:
     compiled(machine, "libnvidia-ml.so.1", NVML, "-DINIT=0").with_name("libcudnn.so.9").touch()
 
 
+def engine_down(machine: Machine, kind: str, script: str) -> None:
+    program = machine.folder / "programs" / kind
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    program.chmod(0o755)
+    machine.variables["PATH"] = f"{program.parent}{os.pathsep}{machine.variables['PATH']}"
+    machine.arguments += ["--environment", kind]
+
+
+def docker_without_daemon(machine: Machine) -> None:
+    engine_down(machine, "docker", "echo 'Cannot connect to the Docker daemon at unix:///var/run/docker.sock.' >&2; exit 1")
+
+
+def docker_of_others(machine: Machine) -> None:
+    engine_down(machine, "docker", "echo 'permission denied while trying to connect to the Docker daemon socket' >&2; exit 1")
+
+
+def podman_that_cannot_start(machine: Machine) -> None:
+    engine_down(machine, "podman", "echo 'Error: default OCI runtime \"crun\" not found: invalid argument' >&2; exit 125")
+
+
+def engine_that_hangs(machine: Machine) -> None:
+    engine_down(machine, "podman", "exec cat /dev/zero > /dev/null")
+
+
 def clock_behind(machine: Machine) -> None:
     machine.variables["LD_PRELOAD"] = str(compiled(machine, "clock.so", CLOCK))
 
@@ -182,6 +207,10 @@ BROKEN: dict[Callable[[Machine], None], tuple[str, str, str, str]] = {
     driver_library_cut_short: ("fail", "driver", "library can't be loaded", "install the driver again"),
     processes_not_told: ("warn", "GPU 0", "who computes on it can't be read: Insufficient Permissions", "nvidia-smi"),
     cudnn_in_the_way: ("warn", "variables", "libcudnn.so.9 would be loaded in place of those in the lock", "env -u LD_LIBRARY_PATH"),
+    docker_without_daemon: ("fail", "environment", "docker does not answer: Cannot connect to the Docker daemon", "Start it"),
+    docker_of_others: ("fail", "environment", "docker does not answer: permission denied", "group docker"),
+    podman_that_cannot_start: ("fail", "environment", 'podman does not answer: Error: default OCI runtime "crun" not found', "containers.conf"),
+    engine_that_hangs: ("fail", "environment", "podman gives no answer: ", "podman ps must work"),
     clock_behind: ("warn", "clock", "the clock says 20", "Set it"),
 }
 

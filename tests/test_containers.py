@@ -13,6 +13,7 @@ import sys
 import tarfile
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -20,7 +21,7 @@ import pytest
 from e2e_kit import DEVICE_LIB, OLD, TENSORFLOW, Product, alive, only_report, trials_in, wait_until
 
 from wrapper.bootstrapper.container import CHECKOUT, Mount, engine_command, removal
-from wrapper.bootstrapper.engine import new_name, use_image
+from wrapper.bootstrapper.engine import leftovers, new_name, use_image
 from wrapper.process import run_captured
 from wrapper.reporter.store import read_session
 
@@ -191,13 +192,17 @@ def test_a_trial_that_takes_too_long_leaves_no_container(product: Product, engin
     assert not engine.has_container(name)
 
 
-def test_a_killed_wrapper_leaves_no_container(product: Product, engine: Engine, tmp_path: Path) -> None:
-    reports = tmp_path / "reports"
+def started(product: Product, engine: Engine, reports: Path) -> tuple[subprocess.Popen[str], list[psutil.Process], str]:
+    """A sweep whose trial runs in a container and does not end: the wrapper, what it started, and the container's name."""
     process = product.start(*engine.sweep(product, reports, "--models", "vgg16=2"), **engine.variables)
+    assert wait_until(lambda: any(b"Running warm up" in log.read_bytes() for log in reports.glob("*/logs/*.stdout")), 60)
+    family = psutil.Process(process.pid).children(recursive=True)
+    return process, family, next(part.partition("=")[2] for each in family for part in each.cmdline() if part.startswith("--name=tfcnn-"))
+
+
+def test_a_killed_wrapper_leaves_no_container(product: Product, engine: Engine, tmp_path: Path) -> None:
+    process, family, name = started(product, engine, tmp_path / "reports")
     try:
-        assert wait_until(lambda: any(b"Running warm up" in log.read_bytes() for log in reports.glob("*/logs/*.stdout")), 60)
-        family = psutil.Process(process.pid).children(recursive=True)
-        name = next(part.partition("=")[2] for each in family for part in each.cmdline() if part.startswith("--name=tfcnn-"))
         assert engine.has_container(name)
         process.kill()
         assert wait_until(lambda: not engine.has_container(name), 20)
@@ -205,6 +210,28 @@ def test_a_killed_wrapper_leaves_no_container(product: Product, engine: Engine, 
     finally:
         process.kill()
         process.communicate()
+
+
+def test_a_container_that_outlived_wrapper_and_guard_is_named_and_removed_by_the_next_sweep(
+    product: Product, engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    process, family, name = started(product, engine, tmp_path / "killed")
+    for key, value in engine.variables.items():
+        monkeypatch.setenv(key, value)
+    try:
+        assert leftovers(engine.kind) == (), "its wrapper lives"
+        for each in (*family, process):  # the guard first, which would remove it
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+        process.communicate()
+        assert engine.has_container(name) and leftovers(engine.kind) == (name,)
+        doctor = product.run("doctor", "--environment", engine.kind, "--device", "cpu", "--vendor", str(product.vendor), **engine.variables)
+        assert f"warn  environment: containers are left of sweeps that were killed: {name}" in doctor.stdout
+        done = product.run(*engine.sweep(product, tmp_path / "next", "--models", "trivial=2"), **engine.variables)
+        assert done.returncode == 0 and f"removing the container {name} of a sweep that was killed" in done.stdout
+        assert not engine.has_container(name) and leftovers(engine.kind) == ()
+    finally:
+        run_captured([engine.kind, "rm", "--force", name], time_limit_s=60)
 
 
 def test_an_image_is_fetched_once(product: Product, stand_in: Engine, tmp_path: Path) -> None:

@@ -434,7 +434,7 @@ def test_a_container_engine_that_is_not_here(sound: Wish, source: str, engine: s
     wish = with_(sound, source=parse_source(source), tensorflow=None)
     (fault,) = [one for one in examine(wish, nvml=NO_DRIVER) if one.status == "fail"]
     assert fault.subject == "environment" and f"{engine} was asked for" in fault.text and f"Install {engine}" in fault.remedy
-    program = program_called(engine, sound)
+    program = program_called(engine, sound, exit_code=0)
     assert f"{source}, by {program}" in told(examine(wish, nvml=NO_DRIVER), "ok")
 
 
@@ -445,9 +445,9 @@ def test_conda_is_found_where_it_says_it_is(sound: Wish, monkeypatch: pytest.Mon
     assert f"conda, by {program}" in told(examine(with_(sound, source=parse_source("conda")), nvml=NO_DRIVER), "ok")
 
 
-def program_called(name: str, sound: Wish) -> Path:
-    """A program on the PATH that is never to be started."""
+def program_called(name: str, sound: Wish, exit_code: int = 1) -> Path:
+    """A program on the PATH."""
     program = sound.vendor.parent / "programs" / name
-    program.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    program.write_text(f"#!/bin/sh\nexit {exit_code}\n", encoding="utf-8")
     program.chmod(0o755)
     return program

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from wrapper.bootstrapper.container import Container
-from wrapper.bootstrapper.engine import container_pid, plan_container, use_image
+from wrapper.bootstrapper.engine import container_pid, leftovers, new_name, plan_container, use_image
 from wrapper.bootstrapper.inspection import Environment
 from wrapper.errors import FatalError
 
@@ -27,7 +29,7 @@ DIGESTS = (
     "localhost/some/image@sha256:3",
 )
 IMAGE = json.dumps([{"Id": "sha256:5", "RepoDigests": DIGESTS}])
-ANSWERS = {"info": "print('[name=rootless]')", "image": f"print({IMAGE!r})", "rm": "pass", "run": "pass"}
+ANSWERS = {"ps": "pass", "info": "print('[name=rootless]')", "image": f"print({IMAGE!r})", "rm": "pass", "run": "pass"}
 TELLING = """
 def tell(kind, facts):
     print('tfcnn-inspection:{"type": "%s", "facts": %s}' % (kind, facts))
@@ -97,7 +99,7 @@ def test_an_interpreter_of_another_name_is_found(answer: Answer) -> None:
 @pytest.mark.parametrize(
     ("answers", "gpus", "said"),
     [
-        ({"info": "sys.exit('Cannot connect to the Docker daemon')"}, False, "docker does not answer: Cannot connect to the Docker daemon"),
+        ({"ps": "sys.exit('Cannot connect to the Docker daemon')"}, False, "docker does not answer: Cannot connect to the Docker daemon"),
         ({"image": "sys.exit('no such image')", "pull": "sys.exit('no route to host')"}, False, "can't be had: no route to host"),
         ({"image": "print('<html>')"}, False, "does not answer as an engine does"),
         ({"run": "sys.stderr.write('could not select device driver'); sys.exit(125)"}, True, "NVIDIA Container Toolkit"),
@@ -118,6 +120,25 @@ def test_an_engine_that_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(FatalError, match="docker was asked for, and is not on the PATH"):
         look()
+
+
+def test_an_engine_that_hangs_is_ended_soon(answer: Answer) -> None:
+    answer(ps="import time; time.sleep(60)")
+    start = time.monotonic()
+    with pytest.raises(FatalError, match=r"docker gives no answer: .*docker ps .* did not end within 0\.5 s") as caught:
+        leftovers("docker", 0.5)
+    assert time.monotonic() - start < 5 and "docker ps must work" in caught.value.remedy
+
+
+def test_a_container_of_somebody_else_is_no_leftover(answer: Answer) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    mine = new_name()
+    _, machine, pid, birth, end = mine.split("-")
+    ended.wait()
+    dead, reused = f"tfcnn-{machine}-{ended.pid}-{birth}-{end}", f"tfcnn-{machine}-{pid}-1-{end}"
+    others = [f"tfcnn-{'0' * 12}-{ended.pid}-{birth}-{end}", f"my-{dead}", f"{dead}-db", f"tfcnn-{machine}", "tfcnn-test"]
+    answer(ps=f"print({chr(10).join([mine, dead, reused, *others])!r})")
+    assert leftovers("docker") == (dead, reused)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere containers run in a virtual machine")

@@ -68,6 +68,9 @@ def main():
         run(sys.argv[2:])
     elif sys.argv[1] == "info":
         print("[name=seccomp,profile=default]")  # noqa: T201
+    elif sys.argv[1:3] == ["ps", "--all"]:
+        wanted = sys.argv[3].partition("--filter=name=")[2]
+        print("\n".join(place.name for place in (HERE / "containers").glob("*") if wanted in place.name))  # noqa: T201
     elif sys.argv[1] == "pull":
         (HERE / "pulled").touch()
     elif sys.argv[1:3] == ["image", "inspect"]:

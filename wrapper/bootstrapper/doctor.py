@@ -85,6 +85,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Why that release, for people."""
     environment: str | Trouble | None = None
     """Where the release's environment is or will be, in words."""
+    left: tuple[str, ...] | Trouble = ()
+    """Containers that the engine asked for still has of killed sweeps, or why it doesn't answer."""
     to_be_made: bool = False
     """Whether the environment has still to be made."""
     given: bool = False
@@ -116,6 +118,7 @@ def diagnose(facts: Facts) -> tuple[Finding, ...]:
         *_probe("upstream", facts.upstream),
         *_release(facts),
         *_probe("environment", facts.environment),
+        *_left(facts),
         _disk(facts),
         *_driver(facts),
         *(finding for state in facts.gpus for finding in _gpu(state)),
@@ -163,6 +166,12 @@ def _release(facts: Facts) -> Iterator[Finding]:
             text = f"TensorFlow {release.tensorflow} holds only PTX for {name}, which the driver compiles at the first start, for minutes to an hour"
             cache = "Let it; to keep what it compiles for later starts, set CUDA_CACHE_MAXSIZE=4294967296"
             yield Finding(status="warn", subject="release", text=text, remedy=cache)
+
+
+def _left(facts: Facts) -> Iterator[Finding]:
+    if isinstance(facts.left, tuple) and facts.left:
+        text = f"containers are left of sweeps that were killed: {', '.join(facts.left)}"
+        yield Finding(status="warn", subject="environment", text=text, remedy="Nothing: the next sweep in containers of this engine removes them")
 
 
 def _disk(facts: Facts) -> Finding:

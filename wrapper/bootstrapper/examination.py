@@ -17,7 +17,7 @@ import msgspec
 
 from wrapper.bootstrapper.conda import find_tools
 from wrapper.bootstrapper.doctor import Facts, Finding, Found, Trouble, diagnose
-from wrapper.bootstrapper.engine import ENGINES
+from wrapper.bootstrapper.engine import ASK_LIMIT_S, ENGINES, leftovers
 from wrapper.bootstrapper.environment import find_made, find_pythons, planned_environment, run_uv
 from wrapper.bootstrapper.host import nvidia_gpus
 from wrapper.bootstrapper.inspection import look_again, use_environment
@@ -35,6 +35,8 @@ T = TypeVar("T")
 
 ANSWER_LIMIT_S = 2.0
 """For upstream's server; the doctor is to be done within 3 s."""
+ENGINE_LIMIT_S = 1.0
+"""For an engine, which is on this machine. Measured: 0.05 s."""
 
 _TENSORFLOWS = ("tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tensorflow-intel", "tensorflow-macos", "tensorflow-rocm")
 _PACKAGES = ("lib/python{}/site-packages", "lib64/python{}/site-packages", "lib/python{}/dist-packages", "local/lib/python{}/dist-packages")
@@ -58,11 +60,11 @@ def examine(wish: Wish, *, deep: bool = False, other_sweep: str | None = None, n
     uv = _attempt(lambda: run_uv(["--version"]).stdout.strip())
     pythons = _attempt(find_pythons) if isinstance(uv, str) else None
     known = pythons if isinstance(pythons, tuple) else None
-    facts = _machine(wish, nvml)
+    facts = _machine(wish, nvml, ENGINE_LIMIT_S)
     found = tuple(_find_tensorflows(wish, known or ()))
     chosen = _attempt(lambda: _release(wish, known, facts, found))
     release, reason = chosen if isinstance(chosen, tuple) else (chosen, "")
-    environment, made = _environment(wish, release, facts.package, lambda: known)
+    environment, made = _environment(wish, release, facts, lambda: known)
     found = tuple(_look_over(msgspec.structs.replace(one, used=one.used or one.place == made), deep=deep) for one in found)
     damaged = any(one.place == made and one.seen for one in found)
     if damaged and isinstance(release, Release) and known is not None:  # then it is made again
@@ -90,10 +92,9 @@ def examine_choice(wish: Wish, choice: Choice, *, nvml: Any = None) -> tuple[Fin
     Upstream is not asked: fetching its commit comes next, and says itself what is wrong.
     """
     given = choice.environment
-    environment, made = (given.path, given.python) if given else _environment(wish, choice.release, choice.package, find_pythons)
-    facts = msgspec.structs.replace(
-        _machine(wish, nvml), package=choice.package, release=choice.release, environment=environment, to_be_made=made is None
-    )
+    facts = msgspec.structs.replace(_machine(wish, nvml, ASK_LIMIT_S), package=choice.package, release=choice.release)
+    environment, made = (given.path, given.python) if given else _environment(wish, choice.release, facts, find_pythons)
+    facts = msgspec.structs.replace(facts, environment=environment, to_be_made=made is None)
     return diagnose(_with_surroundings(facts, wish, other_sweep=None))
 
 
@@ -136,15 +137,17 @@ def _attempt(look: Callable[[], T]) -> T | Trouble:
         return Trouble(error.what, error.remedy)
 
 
-def _machine(wish: Wish, nvml: Any) -> Facts:
+def _machine(wish: Wish, nvml: Any, engine_limit_s: float) -> Facts:
     """What needs neither a release nor a search."""
+    kind = wish.source.kind
     gpus, cuda_served, gpu_error = nvidia_gpus(nvml)
     device = "cpu" if wish.demo else wish.device
     return Facts(
         device=device,
         package="gpu" if gpus and device != "cpu" else "cpu",
         git=_attempt(lambda: git_version(wish.vendor)),
-        given=wish.source.kind == "python",
+        left=_attempt(lambda: leftovers(kind, engine_limit_s)) if kind in ENGINES else (),
+        given=kind == "python",
         unproven_device=wish.unproven_device,
         vendor=str(wish.vendor),
         free_bytes=shutil.disk_usage(existing(wish.vendor)).free,
@@ -190,7 +193,7 @@ def _upstream(wish: Wish, release: Release) -> str | Trouble:
 
 
 def _environment(
-    wish: Wish, release: Release | Trouble | None, package: str, pythons: Callable[[], tuple[Interpreter, ...] | None]
+    wish: Wish, release: Release | Trouble | None, facts: Facts, pythons: Callable[[], tuple[Interpreter, ...] | None]
 ) -> tuple[str | Trouble | None, str | None]:
     """Where the sweep's environment is or will be, in words, and its interpreter where it is there.
 
@@ -205,15 +208,14 @@ def _environment(
         return tools if isinstance(tools, Trouble) else f"{wish.source.text}, by {tools[0]}", wish.source.name or None
     if kind in ENGINES:
         engine = shutil.which(kind)
-        missing = Trouble(f"{kind} was asked for, and is not on the PATH", f"Install {kind}, or leave --environment out")
-        return f"{wish.source.text}, by {engine}" if engine else missing, engine
-    made = find_made(release, package, wish.vendor) if isinstance(release, Release) else None
+        return facts.left if isinstance(facts.left, Trouble) else f"{wish.source.text}, by {engine}", engine
+    made = find_made(release, facts.package, wish.vendor) if isinstance(release, Release) else None
     if made:
         return made.path, made.python
     known = pythons() if isinstance(release, Release) else None
     if not isinstance(release, Release) or known is None:
         return None, None
-    planned = _attempt(lambda: planned_environment(release, package, known, wish.vendor))
+    planned = _attempt(lambda: planned_environment(release, facts.package, known, wish.vendor))
     return planned if isinstance(planned, Trouble) else f"{planned[0]} is still to be made", None
 
 
