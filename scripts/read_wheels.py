@@ -203,7 +203,7 @@ def is_current(wheel: Wheel | None, release: Release) -> bool:
         return False
     name = locked_cudnn(release)
     version = re.search(r"==(\S+)", lock_entry(lock_text(release), name)) if name else None
-    return (version[1] if version else None) == (wheel.locked_cudnn.wheel.split("-")[1] if wheel.locked_cudnn else None)
+    return (version[1] if version else None) == (wheel.locked_cudnn.version if wheel.locked_cudnn else None)
 
 
 def save(wheels: Mapping[str, Wheel]) -> None:

@@ -6,6 +6,7 @@ import datetime
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from packaging.version import Version
 
@@ -38,7 +39,7 @@ def test_what_each_gpu_wheel_holds_was_read(release: Release) -> None:
     assert wheel, "scripts/read_wheels.py reads it"
     datetime.date.fromisoformat(wheel.read)
     assert re.fullmatch(r"\d+\.\d+", wheel.cuda)
-    assert (release.cudnn or "").split(".")[0] == wheel.cudnn
+    assert release.cuda == wheel.cuda
     name = release.package("gpu").partition("[")[0].replace("-", "_")
     assert wheel.own.wheel.startswith(f"{name}-{release.tensorflow}-cp{release.python[0].replace('.', '')}-")
     locked = re.findall(r"^nvidia-cudnn-(cu\d+)==(\S+)", (LOCKS / f"{release.tensorflow}-gpu.txt").read_text(encoding="utf-8"), re.MULTILINE)
@@ -50,7 +51,10 @@ def test_what_each_gpu_wheel_holds_was_read(release: Release) -> None:
     if wheel.locked_cudnn:
         ((cuda, version),) = locked
         assert wheel.locked_cudnn.wheel.startswith(f"nvidia_cudnn_{cuda}-{version}-")
-        assert version.startswith(wheel.cudnn)
+        assert version.startswith(f"{wheel.cudnn}.")
+    assert release.cudnn == (locked[0][1] if locked else wheel.cudnn), "nothing else was read"
+    recorded = msgspec.to_builtins(release)
+    assert (recorded["cuda"], recorded["cudnn"]) == (release.cuda, release.cudnn), "reports show them"
 
 
 def test_rows_are_unique_and_in_order() -> None:

@@ -33,8 +33,10 @@ class Release(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Further requirements without which the pair does not run, such as "numpy<2" or "tf-keras==2.16.*"."""
     environment: dict[str, str] = {}
     """Environment variables that the trial needs."""
+    cuda: str | None = None
+    """The CUDA version that its GPU package is built for; None: not known. Read from the wheel, as what follows."""
     cudnn: str | None = None
-    """The cuDNN that it was built with, by TensorFlow's table of tested builds (https://www.tensorflow.org/install/source)."""
+    """The exact version of the cuDNN in its lock, or where the lock has none the major version that the package loads."""
     wheel: Wheel | None = None
     """What its GPU package holds, by `data/wheels.yaml`; None: not read."""
     cutoff: str | None = None
@@ -45,11 +47,6 @@ class Release(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """False for another patch of a known minor: resolved by date, never run by us."""
     seen: str = ""
     note: str = ""
-
-    @property
-    def cuda(self) -> str | None:
-        """The CUDA version that its GPU package is built for; None: not known."""
-        return self.wheel.cuda if self.wheel else None
 
     @property
     def minor(self) -> tuple[int, ...]:
@@ -76,7 +73,13 @@ def load_releases(table: Path = TABLE) -> tuple[Release, ...]:
         FatalError: see `read_table`.
     """
     wheels = load_wheels()
-    return tuple(msgspec.structs.replace(release, wheel=wheels.get(release.tensorflow)) for release in read_table(table, _Table).releases)
+    return tuple(_with_wheel(release, wheels.get(release.tensorflow)) for release in read_table(table, _Table).releases)
+
+
+def _with_wheel(release: Release, wheel: Wheel | None) -> Release:
+    if wheel is None:
+        return release
+    return msgspec.structs.replace(release, wheel=wheel, cuda=wheel.cuda, cudnn=wheel.locked_cudnn.version if wheel.locked_cudnn else wheel.cudnn)
 
 
 def resolve_release(text: str, releases: Sequence[Release], best: Callable[[list[Release]], Release] = lambda rows: rows[-1]) -> Release:

@@ -21,6 +21,11 @@ class GpuCode(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ptx: tuple[str, ...] = ()
     """What the driver compiles for newer GPUs, too."""
 
+    @property
+    def version(self) -> str:
+        """Of the package, such as "9.3.0.75" (https://packaging.python.org/specifications/binary-distribution-format/#file-name-convention)."""
+        return self.wheel.split("-")[1]
+
 
 class Wheel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What was read of one release."""
