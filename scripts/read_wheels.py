@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
 
 from wrapper.bootstrapper.environment import LOCKS, run_uv
 from wrapper.bootstrapper.release import Release, load_releases, resolve_release
 from wrapper.bootstrapper.wheels import WHEELS, GpuCode, Wheel, WheelTable, load_wheels
 from wrapper.errors import FatalError
+from wrapper.shipped import write_table
 
 HEADER = """\
 # What the wheels of each release's GPU package hold, for Linux on x86-64: written by scripts/read_wheels.py, which says how it reads them.
@@ -208,13 +208,7 @@ def is_current(wheel: Wheel | None, release: Release) -> bool:
 
 def save(wheels: Mapping[str, Wheel]) -> None:
     """Write the table whole, in the order of the releases, or leave the file as it was."""
-    import yaml
-
-    table = WheelTable(tuple(wheels[release.tensorflow] for release in load_releases() if release.tensorflow in wheels))
-    text = yaml.safe_dump(msgspec.to_builtins(table), sort_keys=False, default_flow_style=None, width=10_000)
-    temporary = WHEELS.with_name(f"{WHEELS.name}.new")
-    temporary.write_text(HEADER + text, encoding="utf-8", newline="\n")
-    temporary.replace(WHEELS)
+    write_table(WHEELS, HEADER, WheelTable(tuple(wheels[release.tensorflow] for release in load_releases() if release.tensorflow in wheels)))
 
 
 def main() -> None:

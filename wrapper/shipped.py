@@ -1,4 +1,4 @@
-"""The tables that come with the program, in `wrapper/data`."""
+"""The tables that come with the program, in `wrapper/data`: read by all, written by `scripts/` alone."""
 
 from __future__ import annotations
 
@@ -27,3 +27,17 @@ def read_table(path: Path, kind: type[T]) -> T:
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         remedy = 'Take back what was changed in it by hand. Versions are text: write them in quotes, as in tensorflow: "1.10.1"'
         raise FatalError(f"the table {path} is wrong: {error}", remedy) from error
+
+
+def write_table(path: Path, header: str, table: msgspec.Struct) -> None:
+    """Write values as a YAML file that `read_table` reads, whole, or leave the file as it was.
+
+    Args:
+        header: comments that stand before it.
+    """
+    import yaml
+
+    text = yaml.safe_dump(msgspec.to_builtins(table), sort_keys=False, default_flow_style=None, width=10_000, allow_unicode=True)
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.write_text(header + text, encoding="utf-8", newline="\n")
+    temporary.replace(path)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from wrapper.shipped import DATA, read_table
+from wrapper.shipped import DATA, read_table, write_table
 
 PROVEN = DATA / "proven.yaml"
 OK, OUTDATED, NO_ENVIRONMENT = "ok", "outdated", "no_environment"
@@ -67,13 +67,7 @@ def save_proven(proofs: Mapping[str, Proof], order: Iterable[str], path: Path = 
     Args:
         order: releases as they stand in the table; a proof of any other is dropped.
     """
-    import yaml
-
-    table = _Table(tuple(proofs[release] for release in order if release in proofs))
-    text = yaml.safe_dump(msgspec.to_builtins(table), sort_keys=False, default_flow_style=None, width=10_000, allow_unicode=True)
-    temporary = path.with_name(f"{path.name}.new")
-    temporary.write_text(_HEADER + text, encoding="utf-8", newline="\n")
-    temporary.replace(path)
+    write_table(path, _HEADER, _Table(tuple(proofs[release] for release in order if release in proofs)))
 
 
 def renew(proof: Proof, *, tensorflow: str, upstream_commit: str, environment: str) -> Proof:
