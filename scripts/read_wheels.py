@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-
 from wrapper.bootstrapper.environment import LOCKS, run_uv
 from wrapper.bootstrapper.release import Release, load_releases, resolve_release
 from wrapper.bootstrapper.wheels import WHEELS, GpuCode, Wheel, WheelTable, load_wheels
