@@ -22,6 +22,7 @@ from rich.console import Console as Terminal
 from wrapper import views
 from wrapper.cli import main
 from wrapper.comparing import Against, about_published, compare_reports
+from wrapper.parser.remedies import WARNINGS
 from wrapper.parser.verdict import Judgement
 from wrapper.process import Execution
 from wrapper.reporter.analysis import Summary
@@ -374,6 +375,7 @@ class TestMerge:
         both = report("a", {"resnet50": [100.0] * 3}), report("b", {"resnet50": [150.0] * 3, "vgg16": [50.0] * 3}, gpu="Tesla T4")
         code, printed = command("merge", *both)
         assert code == 0
+        assert f"\ntoo_few: {WARNINGS['too_few']}\n" in command("merge", report("c", {"resnet50": [100.0]}), both[0])[1]
         assert re.search(r"^b +Tesla T4 +1\.12\.0 +150\.0 ± 0 \(1\.500 ± 0\.000[^)]*\) +50\.00 ± 0 \(1\.000\)", printed, re.MULTILINE), printed
 
     def test_a_report_twice(self, report: Report, command: Command) -> None:

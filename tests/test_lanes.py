@@ -79,7 +79,7 @@ def test_repeats_go_round_the_releases_and_are_set_side_by_side(product: Product
         t_quantile_975(2) * statistics.stdev(values) / math.sqrt(3) / statistics.mean(values) for values in ([100, 102, 104], [200, 198, 202])
     ]
     shown = cells(parent)
-    assert shown["trivial, batch 32"][NEW].startswith(f"200.0 ± 5.0 ({ratio:.3f} ± {ratio * math.hypot(*relative):.3f}")
+    assert shown["trivial, batch 32"][NEW].startswith(f"200.0 ± 5.0 (ratio {ratio:.3f} ± {ratio * math.hypot(*relative):.3f}")
     mean = math.sqrt(ratio * 11.0 / 52.0)
     assert [row[NEW] for label, row in shown.items() if "geometric mean of the ratios, 2 models" in label] == [f"{mean:.3f}"]
     assert f"{ratio:.3f}" in done.stdout and f"{ratio:.3f}" in (parent / "releases.html").read_text(encoding="utf-8")
@@ -211,7 +211,7 @@ def test_a_published_source_repeated_on_several_releases(product: Product, inter
             (trial,) = read_trials(parent / release)
             assert trial.judgement.verdict == "ok" and flag in trial.command
         (shown,) = cells(parent).values()
-        assert "(1," in shown[OLD] and re.search(r"\(\d+\.\d{3},", shown[NEW])
+        assert "(ratio 1," in shown[OLD] and re.search(r"\(ratio \d+\.\d{3},", shown[NEW])
 
 
 @pytest.fixture
@@ -271,12 +271,12 @@ def test_a_case_that_fails_on_one_release_is_words_and_no_number(product: Produc
     models = ("--models", "trivial=2,vgg16=2", "--repeats", "1")
     done = sweep(product, reports, *models, FAKE_BEHAVIOURS="vgg16=oom")
     assert done.returncode == 4, done.stderr
-    assert set(cells(only_report(reports))["vgg16, batch 2"].values()) == {"no valid figure (1 out of memory)"}
+    assert set(cells(only_report(reports))["vgg16, batch 2"].values()) == {"no valid figure (1 failed: out of memory)"}
     retried = resume(product, only_report(reports) / NEW, "--retry", "2")
     assert retried.returncode == 0, retried.stderr
     shown = cells(only_report(reports))["vgg16, batch 2"]
-    assert shown[OLD] == "no valid figure (1 out of memory)" and re.match(r"\d", shown[NEW])
-    assert "(1," not in shown[NEW], "a ratio to nothing"
+    assert shown[OLD] == "no valid figure (1 failed: out of memory)" and re.match(r"\d", shown[NEW])
+    assert "ratio" not in shown[NEW], "a ratio to nothing"
 
 
 def test_rounds_are_added_on_all_releases_until_each_mean_is_known(product: Product, interpreters: dict[str, str], tmp_path: Path) -> None:

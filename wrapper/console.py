@@ -149,6 +149,7 @@ class Console:
         self.say("; ".join(f"{name}: {value}" for name, value in report.headline.common.items()))
         for line in report.warnings:
             self.say(f"note: {line}")
+        self._explain(report.meanings)
         if report.failures:
             self.say(f"\n{counted(len(report.failures), 'trial')} without a valid figure")
             for failure in report.failures:
@@ -170,6 +171,7 @@ class Console:
             self.say(f"left out: TensorFlow {release}: {reason}. {remedy or ''}")
         for note in found.notes:
             self.say(f"note: {note}")
+        self._explain(found.meanings)
         self.say(f"side by side: {directory / 'releases.md'} and releases.html")
 
     def show_noise(self, noise: Noise) -> None:
@@ -191,6 +193,10 @@ class Console:
                 self.say(f"highest throughput: {found.best.images_per_sec:.2f} images/sec at batch size {found.best.batch} (short trials, one each)")
             if found.pressure_from:
                 self.say(f"memory pressure begins at batch size {found.pressure_from}")
+
+    def _explain(self, meanings: Iterable[tuple[str, str]]) -> None:
+        for kind, meaning in meanings:
+            self.say(f"{kind}: {meaning}")
 
     def _stop_live(self) -> None:
         if self._live is not None:

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from wrapper.bootstrapper.doctor import Finding
 from wrapper.bootstrapper.offers import Offer
+from wrapper.parser.remedies import meanings
 from wrapper.reporter.comparison import Comparison, ratio_text, shared_conditions
 from wrapper.reporter.comparison_digest import comparison_digest
 from wrapper.reporter.comparison_tables import comparison_tables, numbered, source_lines
@@ -148,6 +149,8 @@ def merge_parts(merged: Sequence[MergedTable]) -> Parts:
         yield f"\n{one.conditions}; images/sec, and in brackets the ratio to the first report that has the case, unless too uncertain, and warnings"
         headers = ("Report", "Device", "TensorFlow", *(f"{model} b{batch_size}" for model, batch_size in one.columns))
         yield table(headers, map(_merged_row, one.lines), "lll" + "r" * len(one.columns))
+    kinds = (kind for one in merged for line in one.lines for cell in line.cells if cell for kind in cell.caveats)
+    yield from (f"{kind}: {meaning}" for kind, meaning in meanings(kinds))
 
 
 def cost_parts(cost: Cost) -> Parts:

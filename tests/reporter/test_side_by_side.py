@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import html
+import io
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console as Terminal
 
+from wrapper.console import Console
+from wrapper.parser.remedies import WARNINGS
 from wrapper.reporter.axis import Axis, Part, write_axis
 from wrapper.reporter.side_by_side import FILES, SideBySide, write_side_by_side
 from wrapper.reporter.store import append_trial, write_session
@@ -65,24 +70,35 @@ def test_ratios_are_to_the_first_release_that_has_a_figure(make: Maker) -> None:
     assert "TensorFlow 1.12.0" in found.caption
     (row,) = found.figures.rows
     assert [cell.figure for cell in row[1:]] == ["not measured", "100.0", "150.0"]
-    assert [cell.said[:1] for cell in row[1:]] == [(), ("1",), ("1.500",)]
+    assert [cell.said[:1] for cell in row[1:]] == [(), ("ratio 1",), ("ratio 1.500",)]
 
 
 def test_a_small_ratio_keeps_its_digits(make: Maker) -> None:
     found = make({"1.12.0": {"vgg16": [5000.0], "alexnet": [5000.0]}, "2.21.0": {"vgg16": [1.0, 1.1], "alexnet": [1.0]}})
     assert [shown(found)[model][1].partition("(")[2].rpartition(")")[0].split(", ")[0] for model in ("vgg16", "alexnet")] == [
-        "0.000210 ± 0.000127",
-        "0.000200",
+        "ratio 0.000210 ± 0.000127",
+        "ratio 0.000200",
     ]
     assert ratios(found, "geometric mean of the ratios, 2 models that all have")[1] == "0.000205"
 
 
 def test_what_has_no_figure_is_words(make: Maker) -> None:
     found = make({"1.12.0": {"vgg16": [None, None], "alexnet": [5.0, 5.0]}, "2.21.0": {"vgg16": [1.0, None], "lenet": [7.0]}})
-    assert shown(found)["vgg16"][0] == "no valid figure (2 out of memory)"
-    assert shown(found)["vgg16"][1].startswith("1.000 (1 out of memory")
+    assert shown(found)["vgg16"][0] == "no valid figure (2 failed: out of memory)"
+    assert shown(found)["vgg16"][1].startswith("1.000 (1 failed: out of memory, warning: too_few")
     assert shown(found)["alexnet"][1] == "upstream can't run it" == shown(found)["lenet"][0]
-    assert "(7" not in shown(found)["lenet"][1] and not shown(found)["lenet"][1].startswith("7.000 (1,"), "a ratio to nothing"
+    assert shown(found)["lenet"][1].startswith("7.000 (") and "ratio" not in shown(found)["lenet"][1], "a ratio to nothing"
+
+
+def test_each_warning_that_is_named_is_explained_on_the_page_in_the_text_and_on_the_terminal(make: Maker, tmp_path: Path) -> None:
+    found = make({"1.12.0": {"vgg16": [100.0, 130.0, 90.0], "lenet": [None]}, "1.15.5": {"vgg16": [150.0], "lenet": [None]}})
+    named = {said.removeprefix("warning: ") for row in found.figures.rows for cell in row[1:] for said in cell.said if said.startswith("warning: ")}
+    assert {"too_few", "unstable"} <= named == {kind for kind, _ in found.meanings}
+    terminal = io.StringIO()
+    Console(Terminal(file=terminal, width=200)).show_side_by_side(found, tmp_path)
+    texts = [terminal.getvalue(), *((tmp_path / name).read_text(encoding="utf-8") for name in FILES)]
+    assert all(WARNINGS[kind] in html.unescape(text) for kind in named for text in texts)
+    assert all(WARNINGS["drift"] not in text for text in texts)
 
 
 def test_the_geometric_mean_is_over_what_all_have(make: Maker) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from wrapper.runner.sweep import Case
 
 REMEDIES = {
@@ -47,6 +49,11 @@ WARNINGS = {
     "unverified_release": "this pair of TensorFlow and upstream was never run by this project",
 }
 """Each kind of warning beside a valid figure, in words."""
+
+
+def meanings(kinds: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Each kind of warning once, with what it means."""
+    return tuple((kind, WARNINGS.get(kind, "not known to this version")) for kind in sorted(set(kinds)))
 
 
 def remedy_of(verdict: str, case: Case) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from wrapper.parser.remedies import meanings
 from wrapper.reporter.content import Report
 from wrapper.reporter.facts import drivers, hardware, known, started_by
 from wrapper.reporter.headline import mean_text, significant
 from wrapper.reporter.markdown import Markdown, code_block, inline, table
 from wrapper.reporter.paths import without_directories
 from wrapper.reporter.store import Session
-from wrapper.reporter.tables import meanings
 
 MOST_LINES = 40
 _CASES = 15

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from wrapper.parser.remedies import meanings
 from wrapper.parser.verdict import Warning
 from wrapper.reporter.analysis import Summary, failure, summarise
 from wrapper.reporter.checks import check_case
@@ -68,6 +69,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def warnings(self) -> tuple[str, ...]:
         """A line for each of `case_warnings`."""
         return tuple(f"{self.labels[case]}: {warning.kind}: {warning.detail}" for case, found in self.case_warnings.items() for warning in found)
+
+    @property
+    def meanings(self) -> tuple[tuple[str, str], ...]:
+        """The kinds of warnings that occur, each with what it means."""
+        kinds = [warning.kind for found in self.case_warnings.values() for warning in found]
+        return meanings([*kinds, *(kind for summary in self.summaries for kind in summary.warnings)])
 
     @property
     def unfinished(self) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from wrapper.parser.remedies import meanings
 from wrapper.reporter.analysis import Summary
 from wrapper.reporter.axis import Axis, Part, read_axis, read_part
 from wrapper.reporter.comparison import Comparison, Row, compare, ratio_text
@@ -69,6 +70,8 @@ class SideBySide(msgspec.Struct, frozen=True, kw_only=True):
     left_out: Table
     """The releases that could not be prepared or gone on with, and why."""
     notes: tuple[str, ...]
+    meanings: tuple[tuple[str, str], ...]
+    """The kinds of warnings in the cells, each with what it means."""
 
 
 def write_side_by_side(directory: Path) -> SideBySide:
@@ -131,6 +134,7 @@ def side_by_side(axis: Axis, measured: Sequence[Measured]) -> SideBySide:
             "lll",
         ),
         notes=(*_notes(measured), *_differences(comparisons)),
+        meanings=meanings(kind for one in measured for summary in one.report.summaries if summary.n for kind in one.report.caveats(summary)),
     )
 
 
@@ -153,15 +157,13 @@ def _cell(one: Measured | None, case: Case, base: Measured | None, comparison: C
     summary = one.summaries.get(case)
     if summary is None:
         return Cell("upstream can't run it")
-    failed = [f"{number} {verdict.replace('_', ' ')}" for verdict, number in summary.failed.items()]
-    said = [*failed, *one.report.caveats(summary)]
+    said = [f"{number} failed: {verdict.replace('_', ' ')}" for verdict, number in summary.failed.items()]
     if summary.mean is None:
-        said = failed
-    elif one is base:
-        said = ["1", *said]
-    elif comparison and (row := _same_case(comparison, case)):
-        said = [row.ratio_text, *said]
-    return Cell(mean_text(summary), tuple(said))
+        return Cell(mean_text(summary), tuple(said))
+    row = _same_case(comparison, case) if comparison else None
+    ratio = ["ratio 1"] if one is base else [f"ratio {row.ratio_text}"] if row else []
+    warned = [f"warning: {kind}" for kind in one.report.caveats(summary)]
+    return Cell(mean_text(summary), (*ratio, *said, *warned))
 
 
 def _means(axis: Axis, measured: Sequence[Measured], base: Measured | None) -> Iterator[tuple[str | Cell, ...]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from wrapper.errors import FatalError
+from wrapper.parser.remedies import meanings
 from wrapper.reporter.analysis import Summary
 from wrapper.reporter.facts import UNKNOWN, hardware, known
 from wrapper.reporter.files import explained, write_text_atomically
@@ -19,7 +20,6 @@ from wrapper.reporter.importer import ImportedReport
 from wrapper.reporter.kept import compare_again, read_asked
 from wrapper.reporter.report import read_report
 from wrapper.reporter.series import read_series
-from wrapper.reporter.tables import meanings
 
 INDEX = "index.html"
 _CONDITIONS = ("Mode", "Devices", "Precision", "XLA", "Data")

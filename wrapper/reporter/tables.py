@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from wrapper.parser.remedies import WARNINGS
 from wrapper.reporter.analysis import failure, figure
 from wrapper.reporter.content import Report
 from wrapper.reporter.facts import command_lines_by_case, host_rows, known, software_rows
@@ -43,7 +42,7 @@ def contents(session: Session, trials: Sequence[Trial], report: Report) -> dict[
         "failures": _failures(report),
         "case_warnings": _case_warnings(report),
         "trial_warnings": _trial_warnings(trials, report),
-        "meanings": meanings(_kinds(report)),
+        "meanings": report.meanings,
         "numerics": [(report.labels[one.case], str(report.numerics[one.case])) for one in report.summaries if one.n],
         "host": Table(facts, host_rows(session.host), "ll"),
         "software": Table(facts, software_rows(session), "ll"),
@@ -51,11 +50,6 @@ def contents(session: Session, trials: Sequence[Trial], report: Report) -> dict[
         "every_trial": _every_trial(trials, report),
         "not_listed": f"The first {MOST_ROWS} of {len(trials)} trials; all are in results.json." if len(trials) > MOST_ROWS else "",
     }
-
-
-def meanings(kinds: Iterable[str]) -> list[tuple[str, str]]:
-    """Each kind of warning once, with what it means."""
-    return [(kind, WARNINGS.get(kind, "not known to this version")) for kind in sorted(set(kinds))]
 
 
 def fitted(text: str, characters: int) -> str:
@@ -108,8 +102,3 @@ def _every_trial(trials: Sequence[Trial], report: Report) -> Table:
         for trial in trials[:MOST_ROWS]
     ]
     return Table(("Trial", "Case", "Repeat", "Total images/sec", "Verdict", "Log", "Line", "Seconds"), rows, "rlrrllrr")
-
-
-def _kinds(report: Report) -> Iterator[str]:
-    yield from (warning.kind for found in report.case_warnings.values() for warning in found)
-    yield from (kind for summary in report.summaries for kind in summary.warnings)
