@@ -80,9 +80,9 @@ def compare_reports(reports: Sequence[Path], against: Against) -> tuple[Compared
 
 def keep_comparison(directory: Path, against: Against) -> Comparison:
     """Compare a report and write comparison.json beside it, from which its pages are made from now on. Raises as `compare_reports`."""
-    session, _, report = read_report(directory)
+    report = read_report(directory)
     asked = _asked(against)
-    comparison = compare_again(asked, session, report)
+    comparison = compare_again(asked, report)
     write_text_atomically(directory / COMPARISON_FILE, comparison_json(asked, comparison))
     return comparison
 
@@ -115,8 +115,7 @@ def write_benchmark_json(path: Path, compared: Sequence[Compared]) -> None:
 
 def paste_block(directory: Path) -> str:
     """A report as a few lines to paste."""
-    session, _, report = read_report(directory)
-    return block(session, report)
+    return block(read_report(directory))
 
 
 def report_cost(directory: Path, prices: Mapping[str, float | None]) -> Cost | None:
@@ -128,8 +127,7 @@ def report_cost(directory: Path, prices: Mapping[str, float | None]) -> Cost | N
     Raises:
         UsageError: a price is not a number above zero.
     """
-    _, trials, report = read_report(directory)
-    return cost(report, trials, **prices)
+    return cost(read_report(directory), **prices)
 
 
 def reports_in(paths: Iterable[Path]) -> tuple[Path, ...]:

@@ -156,7 +156,8 @@ class Console:
                 self.say(f"{failure.index:4d}  {failure.case}, repeat {failure.repeat}: {failure.verdict}: {failure.reason}")
                 self.say(f"      {failure.remedy}")
                 self.say(f"      log: {directory / failure.place}")
-                self.say(f"      again: {resume_command(str(directory), report.started_by, '--retry', str(failure.index), program=own_program())}")
+                again = resume_command(str(directory), report.session.command, "--retry", str(failure.index), program=own_program())
+                self.say(f"      again: {again}")
         for note in filter(None, (*report.notes, report.unfinished, report.notice)):
             self.say(note)
         self.say(f"report: {directory / 'report.md'} and report.html")

@@ -56,7 +56,7 @@ def _composed(session: Session, trials: list[Trial]) -> Report:
 
 
 def _page(session: Session, trials: list[Trial], **more: Any) -> str:
-    return report_html(session, trials, _composed(session, trials), **more)
+    return report_html(_composed(session, trials), **more)
 
 
 def _telemetry(seconds: float = 20.0) -> dict[str, Any]:
@@ -97,8 +97,8 @@ def full(make_session: Any, trials: list[Trial], series: Series) -> str:
     session = make_session()
     report = _composed(session, trials)
     comparison = compare(report.summaries, conditions_of(session, "mine"), load_references(), against=("RTX 2080 Ti", "tf_org_dgx1"))
-    costs = cost(report, trials, price=499, kwh=0.3, per_hour=2.49)
-    return report_html(session, trials, report, series={1: series, 2: series}, comparison=comparison, cost=costs)
+    costs = cost(report, price=499, kwh=0.3, per_hour=2.49)
+    return report_html(report, series={1: series, 2: series}, comparison=comparison, cost=costs)
 
 
 def test_the_markup_is_sound(full: str, make_session: Any) -> None:
@@ -191,7 +191,7 @@ def test_only_addresses_of_the_web_become_links(address: str, make_session: Any,
     session = make_session(upstream={"commit": f"{address}/" + "0" * 40, "address": address})
     report = _composed(session, trials)
     comparison = compare(report.summaries, conditions_of(session, "mine"), load_references(), against=("RTX 2080 Ti",))
-    page = Markup(report_html(session, trials, report, comparison=comparison))
+    page = Markup(report_html(report, comparison=comparison))
     assert page.faults == []
     assert {link.partition("/")[0] for link in page.links if not link.startswith("#")} == {"https:"}
     assert not any("evil" in link or "<" in link for link in page.links)
@@ -218,7 +218,7 @@ def test_the_policy_stops_what_would_get_past_the_escaping(browser: Browser, ful
 
 def test_a_demo_is_marked_on_everything(make_session: Any, trials: list[Trial], series: Series) -> None:
     session = make_session(demo=True)
-    page = Markup(_page(session, trials, series={1: series}, cost=cost(_composed(session, trials), trials, price=1)))
+    page = Markup(_page(session, trials, series={1: series}, cost=cost(_composed(session, trials), price=1)))
     for kind, texts in page.texts.items():
         assert texts, kind
         for text in texts:
@@ -373,7 +373,7 @@ def test_the_comparison_is_shown_with_its_sources(make_session: Any, trials: lis
 
 def test_cost_uses_what_was_given_and_nothing_else(make_session: Any, trials: list[Trial]) -> None:
     report = _composed(make_session(), trials)
-    full = cost(report, trials, price=500, kwh=0.36, per_hour=2.0)
+    full = cost(report, price=500, kwh=0.36, per_hour=2.0)
     assert full is not None
     first = dict(zip(full.headers, full.rows[0], strict=True))
     # 5000 J for 20 s at 200 and at 204 images/sec: 1.25 and 1.2255 J an image
@@ -385,11 +385,12 @@ def test_cost_uses_what_was_given_and_nothing_else(make_session: Any, trials: li
         "Energy cost of a million images": "0.1238",
     }
     assert full.rows[1][3:] == ("–", "–")
-    only_energy = cost(report, trials)
+    only_energy = cost(report)
     assert only_energy is not None
     assert only_energy.headers == ("Case", "Images per joule")
-    assert cost(report, trials[2:4]) is None
-    unread = cost(report, trials[2:4], kwh=0.3)
+    few = _composed(make_session(), trials[2:4])
+    assert cost(few) is None
+    unread = cost(few, kwh=0.3)
     assert unread is not None
     assert "not used" in unread.assumptions[0]
 
@@ -397,14 +398,14 @@ def test_cost_uses_what_was_given_and_nothing_else(make_session: Any, trials: li
 @pytest.mark.parametrize("price", [0.0, -1.0, float("nan"), float("inf")])
 def test_what_is_no_price_is_refused(make_session: Any, trials: list[Trial], price: float) -> None:
     with pytest.raises(UsageError, match="--per-hour"):
-        cost(_composed(make_session(), trials), trials, per_hour=price)
+        cost(_composed(make_session(), trials), per_hour=price)
 
 
 @pytest.mark.parametrize("demo", [False, True])
 def test_a_block_is_short_and_has_the_command(make_session: Any, make_trial: Any, demo: bool) -> None:
     many = [make_trial(number, None if number % 3 else 100.0, model=f"m{number}") for number in range(1, 70)]
     session = make_session(demo=demo, planned_trials=100)
-    text = block(session, _composed(session, many))
+    text = block(_composed(session, many))
     assert text.count("\n") <= MOST_LINES
     assert "\n```\ntfcnn run --tensorflow 1.12.0\n```\n" in text
     assert ("DEMO" in text) == demo
@@ -413,5 +414,5 @@ def test_a_block_is_short_and_has_the_command(make_session: Any, make_trial: Any
 
 def test_a_block_stays_one(make_session: Any, make_trial: Any) -> None:
     session = make_session(command=("tfcnn", "a\n```\n# b"), host={"cpu": "x\n\n# y | z"})
-    text = block(session, _composed(session, [make_trial(1, 5.0, model="a\n|b")]))
+    text = block(_composed(session, [make_trial(1, 5.0, model="a\n|b")]))
     assert "\n# " not in text

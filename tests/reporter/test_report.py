@@ -189,7 +189,7 @@ def test_no_directory_of_the_machine_is_shown_but_those_that_were_typed(root: st
     report = _report_on(tmp_path / "mine", session, trials)
     site = write_site([tmp_path / "mine"], tmp_path / "site")
     texts = [_texts(tmp_path / "mine")[name] for name in ("report.md", "report.html", "throughput.svg")]
-    for text in (*texts, block(session, report), *(path.read_text(encoding="utf-8") for path in (site.index, *site.pages))):
+    for text in (*texts, block(report), *(path.read_text(encoding="utf-8") for path in (site.index, *site.pages))):
         typed = html.unescape(text).replace(shlex.join(session.command), "")
         assert "secret" not in typed and "jane" not in typed
         assert "name.py" in typed or "<script>" in text

@@ -51,13 +51,9 @@ def figure(trial: Trial) -> float | None:
     return value if trial.judgement.verdict == "ok" and value is not None and math.isfinite(value) and value > 0 else None
 
 
-def figures_by_case(trials: Iterable[Trial]) -> dict[Case, list[float]]:
-    """The valid figures of each case that has any, in the order of its trials."""
-    figures: dict[Case, list[float]] = {}
-    for trial in trials:
-        if (value := figure(trial)) is not None:
-            figures.setdefault(trial.case, []).append(value)
-    return figures
+def figures(trials: Iterable[Trial]) -> tuple[float, ...]:
+    """The valid figures, in the order of the trials."""
+    return tuple(value for trial in trials if (value := figure(trial)) is not None)
 
 
 def failure(trial: Trial) -> str | None:
@@ -65,6 +61,14 @@ def failure(trial: Trial) -> str | None:
     if figure(trial) is not None:
         return None
     return trial.judgement.verdict if trial.judgement.verdict != "ok" else "bogus_total"
+
+
+def by_case(trials: Iterable[Trial], cases: Iterable[Case] = ()) -> dict[Case, list[Trial]]:
+    """The trials of each case of `cases`, in their order, then of each other case in the order of its first trial."""
+    found: dict[Case, list[Trial]] = {case: [] for case in cases}
+    for trial in trials:
+        found.setdefault(trial.case, []).append(trial)
+    return found
 
 
 def summarise(trials: Iterable[Trial], cases: Iterable[Case] = ()) -> tuple[Summary, ...]:
@@ -75,12 +79,9 @@ def summarise(trials: Iterable[Trial], cases: Iterable[Case] = ()) -> tuple[Summ
         cases: all cases planned, in order; those without a trial get a summary with n = 0.
 
     Returns:
-        a summary for each case of `cases`, then for each other case in the order of its first trial.
+        a summary for each case of `by_case`, in its order.
     """
-    by_case: dict[Case, list[Trial]] = {case: [] for case in cases}
-    for trial in trials:
-        by_case.setdefault(trial.case, []).append(trial)
-    return tuple(_summary(case, of_case) for case, of_case in by_case.items())
+    return tuple(_summary(case, of_case) for case, of_case in by_case(trials, cases).items())
 
 
 def t_quantile_975(degrees_of_freedom: int) -> float:

@@ -8,7 +8,6 @@ from wrapper.reporter.facts import drivers, hardware, known, started_by
 from wrapper.reporter.headline import mean_text, significant
 from wrapper.reporter.markdown import Markdown, code_block, inline, table
 from wrapper.reporter.paths import without_directories
-from wrapper.reporter.store import Session
 
 MOST_LINES = 40
 _CASES = 15
@@ -16,7 +15,7 @@ _FAILURES = 3
 _WARNINGS = 5
 
 
-def block(session: Session, report: Report) -> str:
+def block(report: Report) -> str:
     """The figures with what they were measured on and the exact command, in at most `MOST_LINES` lines."""
     shown = report.summaries[:_CASES]
     spreads = ["–" if one.sd_percent is None else f"{significant(one.sd_percent, 2)} %" for one in shown]
@@ -24,7 +23,7 @@ def block(session: Session, report: Report) -> str:
         (_text(report.labels[one.case]), mean_text(one), one.n, spread, ", ".join(report.caveats(one)) or "–")
         for one, spread in zip(shown, spreads, strict=True)
     ]
-    release, host = session.release, session.host
+    session, release, host = report.session, report.session.release, report.session.host
     common = "; ".join(f"{name}: {value}" for name, value in report.headline.common.items())
     warned = meanings(kind for one in report.summaries for kind in report.caveats(one))
     facts = [

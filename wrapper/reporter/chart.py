@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from wrapper.reporter.analysis import figures_by_case
+from wrapper.reporter.analysis import figures
 from wrapper.reporter.content import Report
 from wrapper.reporter.figures import Scale
 from wrapper.reporter.headline import mean_text
-from wrapper.reporter.store import Trial
 
 MOST_BARS = 40
 WIDE = 10
@@ -41,16 +40,15 @@ class BarChart(msgspec.Struct, frozen=True, kw_only=True):
     """Cases beyond `MOST_BARS`, which are not drawn."""
 
 
-def bar_chart(trials: Sequence[Trial], report: Report) -> BarChart:
+def bar_chart(report: Report) -> BarChart:
     """The first `MOST_BARS` cases, in the report's order."""
-    repeats = figures_by_case(trials)
     bars = tuple(
         Bar(
             label=report.labels[summary.case],
             text=mean_text(summary),
             mean=summary.mean,
             ci95=summary.ci95,
-            repeats=tuple(repeats.get(summary.case, ())),
+            repeats=figures(report.by_case[summary.case]),
         )
         for summary in report.summaries[:MOST_BARS]
     )

@@ -8,7 +8,7 @@ import msgspec
 
 from wrapper.parser.remedies import meanings
 from wrapper.parser.verdict import Warning
-from wrapper.reporter.analysis import Summary, failure, summarise
+from wrapper.reporter.analysis import Summary, by_case, failure, summarise
 from wrapper.reporter.checks import check_case
 from wrapper.reporter.facts import hardware
 from wrapper.reporter.headline import Headline, headline, labels
@@ -41,11 +41,11 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a report says, as plain text that may hold anything that was logged: whoever shows it has to escape it."""
+    """The records, and what they say, as plain text that may hold anything that was logged: whoever shows it has to escape it."""
 
-    title: str
-    notice: str
-    """Empty, or what must be shown with every figure."""
+    session: Session
+    trials: tuple[Trial, ...]
+    by_case: dict[Case, list[Trial]]
     headline: Headline
     failures: tuple[Failure, ...]
     summaries: tuple[Summary, ...]
@@ -54,16 +54,28 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """On the repeats of a case together; those on one trial stand with it."""
     numerics: dict[Case, Numerics]
     """The losses of each case beside the known series."""
-    valid: int
-    """Trials with a valid figure."""
-    done: int
-    """Trials that ended by themselves; an interrupted one runs again."""
-    planned: int
-    """Trials asked for; 0 where that is not known."""
     notes: tuple[str, ...]
     """On the records themselves."""
-    started_by: tuple[str, ...] = ()
-    """The command line that started the sweep."""
+
+    @property
+    def title(self) -> str:
+        on = hardware(self.session)
+        return f"DEMO on {on}" if self.session.demo else f"Images per second: TensorFlow {self.session.tensorflow} on {on}"
+
+    @property
+    def notice(self) -> str:
+        """Empty, or what must be shown with every figure."""
+        return DEMO_NOTICE if self.session.demo else ""
+
+    @property
+    def valid(self) -> int:
+        """Trials with a valid figure."""
+        return len(self.trials) - len(self.failures)
+
+    @property
+    def done(self) -> int:
+        """Trials that ended by themselves; an interrupted one runs again."""
+        return sum(trial.judgement.verdict != "interrupted" for trial in self.trials)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -79,7 +91,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def unfinished(self) -> str:
         """How far an unfinished sweep got, empty for a finished one."""
-        return f"{self.done} of {self.planned} trials done" if self.done < self.planned else ""
+        planned = self.session.planned_trials
+        return f"{self.done} of {planned} trials done" if self.done < planned else ""
 
     def caveats(self, summary: Summary) -> tuple[str, ...]:
         """What a reader of one figure must know where there is room for a few words only: the kinds of warnings on the case and on its trials, and
@@ -91,10 +104,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 def compose(session: Session, records: Records, known_losses: Sequence[KnownLosses]) -> Report:
     """What the report says, from the records and the series of losses that others saw."""
     summaries = summarise(records.trials, session.cases)
-    by_case: dict[Case, list[Trial]] = {summary.case: [] for summary in summaries}
-    for trial in records.trials:
-        by_case[trial.case].append(trial)
-    case_warnings = {case: check_case(trials) for case, trials in by_case.items()}
+    trials_of = by_case(records.trials, session.cases)
+    case_warnings = {case: check_case(trials) for case, trials in trials_of.items()}
     names = labels([summary.case for summary in summaries])
     largest = _largest_that_ran(summaries)
     failures = tuple(
@@ -112,19 +123,16 @@ def compose(session: Session, records: Records, known_losses: Sequence[KnownLoss
         if (verdict := failure(trial)) is not None
     )
     return Report(
-        title=f"DEMO on {hardware(session)}" if session.demo else f"Images per second: TensorFlow {session.tensorflow} on {hardware(session)}",
-        notice=DEMO_NOTICE if session.demo else "",
+        session=session,
+        trials=records.trials,
+        by_case=trials_of,
         headline=headline(summaries, case_warnings),
         failures=failures,
         summaries=summaries,
         labels=names,
         case_warnings=case_warnings,
-        numerics={case: numerics(trials, known_losses) for case, trials in by_case.items()},
-        valid=len(records.trials) - len(failures),
-        done=sum(trial.judgement.verdict != "interrupted" for trial in records.trials),
-        planned=session.planned_trials,
+        numerics={case: numerics(trials, known_losses) for case, trials in trials_of.items()},
         notes=records.notes,
-        started_by=session.command,
     )
 
 

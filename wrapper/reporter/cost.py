@@ -12,7 +12,6 @@ from wrapper.errors import UsageError
 from wrapper.reporter.analysis import figure
 from wrapper.reporter.content import Report
 from wrapper.reporter.store import Trial
-from wrapper.runner.sweep import Case
 from wrapper.runner.telemetry_summary import TelemetrySummary
 
 _JOULES_PER_KWH = 3.6e6
@@ -32,9 +31,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
         return "l" + "r" * (len(self.headers) - 1)
 
 
-def cost(
-    report: Report, trials: Sequence[Trial], *, price: float | None = None, kwh: float | None = None, per_hour: float | None = None
-) -> Cost | None:
+def cost(report: Report, *, price: float | None = None, kwh: float | None = None, per_hour: float | None = None) -> Cost | None:
     """What each case costs, as far as prices were given and energy was read; all prices in the same currency, which is not named.
 
     Args:
@@ -51,7 +48,7 @@ def cost(
     for name, value in (("--price", price), ("--kwh", kwh), ("--per-hour", per_hour)):
         if value is not None and not (math.isfinite(value) and value > 0):
             raise UsageError(f"{name}: {value:g} is not a price", "Give a number above zero, all prices in the same currency")
-    joules = _joules_per_image(trials)
+    joules = {case: found for case, trials in report.by_case.items() if (found := _joules_per_image(trials)) is not None}
     headers = [
         *(["Images/sec per unit of price"] if price else []),
         *(["Images per unit of rent"] if per_hour else []),
@@ -79,14 +76,11 @@ def _text(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
-def _joules_per_image(trials: Sequence[Trial]) -> dict[Case, float]:
-    """Of the GPUs over the timed window; the mean of the case's trials, and only where each of them was read."""
-    by_case: dict[Case, list[float | None]] = {}
-    for trial in trials:
-        if (value := figure(trial)) is not None:
-            by_case.setdefault(trial.case, []).append(_energy(trial, value))
-    known = {case: [one for one in energies if one is not None] for case, energies in by_case.items()}
-    return {case: statistics.fmean(energies) for case, energies in known.items() if energies and len(energies) == len(by_case[case])}
+def _joules_per_image(trials: Sequence[Trial]) -> float | None:
+    """Of the GPUs over the timed window; the mean of a case's trials, None unless each with a figure was read."""
+    energies = [_energy(trial, value) for trial in trials if (value := figure(trial)) is not None]
+    known = [energy for energy in energies if energy is not None]
+    return statistics.fmean(known) if known and len(known) == len(energies) else None
 
 
 def _energy(trial: Trial, images_per_sec: float) -> float | None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import PureWindowsPath
 from typing import Any
 
 from wrapper.reporter.paths import short_path
 from wrapper.reporter.store import Session, Trial
-from wrapper.runner.sweep import Case
 
 UNKNOWN = "not known"
 _PACKAGES = ("tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tf-keras", "keras", "numpy", "protobuf", "nvidia-cudnn-cu12", "nvidia-nccl-cu12")
@@ -94,16 +93,9 @@ def started_by(session: Session) -> str:
     return shlex.join(session.command) or UNKNOWN
 
 
-def command_lines_by_case(trials: Iterable[Trial], host: Mapping[str, Any]) -> dict[Case, list[str]]:
-    """How each case's first trial was started, without the directories of that machine; in full it stands in trials.jsonl."""
-    first: dict[Case, Trial] = {}
-    for trial in trials:
-        first.setdefault(trial.case, trial)
-    return {case: _command_lines(trial, host) for case, trial in first.items()}
-
-
-def _command_lines(trial: Trial, host: Mapping[str, Any]) -> list[str]:
-    """In the shell of the system that the trial ran on."""
+def command_lines(trial: Trial, host: Mapping[str, Any]) -> list[str]:
+    """How a trial was started, in the shell of the system that it ran on, without the directories of that machine; in full it stands in
+    trials.jsonl."""
     programs = [PureWindowsPath(part).name for part in trial.command[:2]]  # the interpreter and upstream's script
     command = [*programs, *map(_argument, trial.command[2:])]
     variables = {name: short_path(value) for name, value in trial.variables.items()}

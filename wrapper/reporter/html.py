@@ -6,7 +6,7 @@ import base64
 import functools
 import hashlib
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from wrapper.reporter.chart import bar_chart
@@ -21,10 +21,8 @@ from wrapper.reporter.markdown import clean
 from wrapper.reporter.paths import without_directories
 from wrapper.reporter.reference import load_sources
 from wrapper.reporter.series import TRIALS_READ, Series
-from wrapper.reporter.store import Session, Trial
 from wrapper.reporter.tables import Table, contents, fitted
 from wrapper.reporter.templates import TEMPLATES, environment
-from wrapper.runner.sweep import Case
 
 if TYPE_CHECKING:
     import jinja2
@@ -34,19 +32,10 @@ _TITLE_CHARACTERS, _SUBTITLE_CHARACTERS = 52, 68
 """What fits into a line of the picture."""
 
 
-def report_html(
-    session: Session,
-    trials: Sequence[Trial],
-    report: Report,
-    *,
-    series: Mapping[int, Series] | None = None,
-    comparison: Comparison | None = None,
-    cost: Cost | None = None,
-) -> str:
+def report_html(report: Report, *, series: Mapping[int, Series] | None = None, comparison: Comparison | None = None, cost: Cost | None = None) -> str:
     """The report as a page that opens from disk.
 
     Args:
-        trials: those that `report` was composed of.
         series: what `read_series` found, by index of the trial; none of it where it is left out.
         comparison: the report beside references.
         cost: by the user's prices.
@@ -54,25 +43,25 @@ def report_html(
     named = {row.reference.source for row in comparison.rows} if comparison else set()
     return render(
         "report.html.j2",
-        **contents(session, trials, report),
+        **contents(report),
         title=report.title,
         mark=mark(report),
         common=Table(("Setting", "Value"), list(report.headline.common.items()), "ll"),
-        chart=bar_chart(trials, report),
+        chart=bar_chart(report),
         figures=[*batch_figures(report), *scaling_figures(report)],
-        over_time=_over_time(trials, report, series or {}),
+        over_time=_over_time(report, series or {}),
         note_time=f"Shown are the first {TRIALS_READ} trials; the readings of all are in logs/." if len(series or ()) >= TRIALS_READ else "",
         comparison=comparison,
         grids=headline_tables(comparison) if comparison else (),
         sources={name: source for name, source in load_sources().items() if name in named} if named else {},
         cost=cost,
-        sweep=_typed(started_by(session)),
+        sweep=_typed(started_by(report.session)),
     )
 
 
-def picture(trials: Sequence[Trial], report: Report) -> str:
+def picture(report: Report) -> str:
     """The bars alone, as an SVG document on a white ground."""
-    chart, common = bar_chart(trials, report), report.headline.common
+    chart, common = bar_chart(report), report.headline.common
     subtitle = [
         report.notice,
         ", ".join(common[name] for name in ("Mode", "Devices", "Precision") if name in common),
@@ -142,12 +131,13 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _over_time(trials: Sequence[Trial], report: Report, series: Mapping[int, Series]) -> list[tuple[str, list[Figure]]]:
-    by_case: dict[Case, dict[str, Series]] = {}
-    for trial in trials:
-        if trial.index in series:
-            by_case.setdefault(trial.case, {})[f"{report.labels[trial.case]}, repeat {trial.repeat}, {trial.log}"] = series[trial.index]
-    return [(report.labels[case], series_figures(of_case)) for case, of_case in by_case.items()]
+def _over_time(report: Report, series: Mapping[int, Series]) -> list[tuple[str, list[Figure]]]:
+    found = []
+    for case, trials in report.by_case.items():
+        label = report.labels[case]
+        shown = {f"{label}, repeat {trial.repeat}, {trial.log}": series[trial.index] for trial in trials if trial.index in series}
+        found += [(label, series_figures(shown))] if shown else []
+    return found
 
 
 def _typed(command: str) -> Markup:

@@ -15,7 +15,6 @@ from wrapper.reporter.content import Report
 from wrapper.reporter.files import DAMAGED, read_whole
 from wrapper.reporter.matching import Conditions, conditions_of
 from wrapper.reporter.reference import Reference, load_references, load_sources
-from wrapper.reporter.store import Session
 
 COMPARISON_FILE = "comparison.json"
 _DIGITS = 9
@@ -53,9 +52,9 @@ def compare_as_asked(asked: Asked, summaries: Sequence[Summary], conditions: Con
     return compare(summaries, conditions, references, against=entries, strict=asked.strict)
 
 
-def compare_again(asked: Asked, session: Session, report: Report) -> Comparison:
+def compare_again(asked: Asked, report: Report) -> Comparison:
     """The comparison that belongs to a report, whatever its directory is called. Raises as `compare_as_asked`."""
-    return compare_as_asked(asked, report.summaries, conditions_of(session, "this report"))
+    return compare_as_asked(asked, report.summaries, conditions_of(report.session, "this report"))
 
 
 def read_asked(directory: Path) -> Asked | None:

@@ -74,8 +74,8 @@ def merge(directories: Sequence[Path]) -> tuple[MergedTable, ...]:
         raise UsageError("a report is named twice", "Name each report once")
     tables: dict[tuple[object, ...], dict[Path, tuple[Conditions, dict[Column, MergedCell]]]] = {}
     for directory in directories:
-        session, _, report = read_report(directory)
-        conditions = conditions_of(session, directory.resolve().name)
+        report = read_report(directory)
+        conditions = conditions_of(report.session, directory.resolve().name)
         valid = [summary for summary in report.summaries if summary.mean is not None]
         for summary, reference in zip(valid, references_from(valid, conditions), strict=True):
             table = tables.setdefault(tuple(getattr(reference, name) for name in _SAME), {})

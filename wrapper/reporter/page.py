@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from wrapper.reporter.comparison import Comparison
@@ -14,22 +13,21 @@ from wrapper.reporter.markdown import Markdown, code_block, inline, table
 from wrapper.reporter.paths import without_directories
 from wrapper.reporter.reference import load_sources
 from wrapper.reporter.resuming import resume_command
-from wrapper.reporter.store import Session, Trial
 from wrapper.reporter.tables import Table, contents
 from wrapper.reporter.templates import environment
 
 _RETRIES_SHOWN = 20
 
 
-def page(session: Session, trials: Sequence[Trial], report: Report, *, comparison: Comparison | None = None) -> str:
+def page(report: Report, *, comparison: Comparison | None = None) -> str:
     """The report as GitHub Flavored Markdown, without the directories of the machine, and with a comparison where there is one."""
-    retries = (resume_command("DIR", report.started_by, "--retry", str(failed.index)) for failed in report.failures[:_RETRIES_SHOWN])
+    retries = (resume_command("DIR", report.session.command, "--retry", str(failed.index)) for failed in report.failures[:_RETRIES_SHOWN])
     return render_markdown(
         "report.md.j2",
-        **contents(session, trials, report),
+        **contents(report),
         code_block=code_block,
         retries=code_block(retries),
-        sweep=code_block([started_by(session)]),
+        sweep=code_block([started_by(report.session)]),
         comparison=comparison_tables([comparison], load_sources()) if comparison else (),
     )
 

@@ -14,15 +14,14 @@ from wrapper.reporter.numerics import load_known_losses
 from wrapper.reporter.page import page
 from wrapper.reporter.results import results_csv, results_json
 from wrapper.reporter.series import read_series
-from wrapper.reporter.store import Session, Trial, read_records, read_session
+from wrapper.reporter.store import read_records, read_session
 
 FILES = ("report.md", "report.html", "results.csv", "results.json", "throughput.svg")
 
 
-def read_report(directory: Path) -> tuple[Session, tuple[Trial, ...], Report]:
+def read_report(directory: Path) -> Report:
     """The records in a sweep's report directory, and what they say. Raises FatalError: they are missing or damaged."""
-    session, records = read_session(directory), read_records(directory)
-    return session, records.trials, compose(session, records, load_known_losses())
+    return compose(read_session(directory), read_records(directory), load_known_losses())
 
 
 def write_report(directory: Path, prices: Mapping[str, float | None] | None = None) -> Report:
@@ -40,16 +39,16 @@ def write_report(directory: Path, prices: Mapping[str, float | None] | None = No
         FatalError: the records or comparison.json are missing or damaged, or the files can't be written.
         UsageError: comparison.json names what this version's references lack, or a price is not a number above zero.
     """
-    session, trials, report = read_report(directory)
+    report = read_report(directory)
     asked = read_asked(directory)
-    compared = compare_again(asked, session, report) if asked else None
-    series = read_series(directory, trials)
+    compared = compare_again(asked, report) if asked else None
+    series = read_series(directory, report.trials)
     texts = (
-        page(session, trials, report, comparison=compared),
-        report_html(session, trials, report, series=series, comparison=compared, cost=cost(report, trials, **prices or {})),
-        results_csv(session, trials, report),
-        results_json(session, trials, report),
-        picture(trials, report),
+        page(report, comparison=compared),
+        report_html(report, series=series, comparison=compared, cost=cost(report, **prices or {})),
+        results_csv(report),
+        results_json(report),
+        picture(report),
     )
     for name, text in zip(FILES, texts, strict=True):
         write_text_atomically(directory / name, text)

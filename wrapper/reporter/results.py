@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from wrapper.reporter.analysis import Summary, failure, figure, figures_by_case
+from wrapper.reporter.analysis import Summary, failure, figure, figures
 from wrapper.reporter.content import Report
 from wrapper.reporter.facts import drivers, hardware
 from wrapper.reporter.spreadsheet import csv_text
-from wrapper.reporter.store import Session, Trial
+from wrapper.reporter.store import Trial
 from wrapper.runner.sweep import Case
 
 
-def results_csv(session: Session, trials: Sequence[Trial], report: Report) -> str:
+def results_csv(report: Report) -> str:
     """A row for each case; a figure that was not measured is an empty cell."""
-    totals = figures_by_case(trials)
-    rows = [_csv_row(session, summary, totals.get(summary.case, []), report) for summary in report.summaries]
+    rows = [_csv_row(summary, report) for summary in report.summaries]
     return csv_text(list(rows[0]) if rows else ["notice"], (row.values() for row in rows))
 
 
-def results_json(session: Session, trials: Sequence[Trial], report: Report) -> str:
+def results_json(report: Report) -> str:
     """Everything: the session, the summaries, and each trial but for its step lines, which are in trials.jsonl; null where there is no figure."""
     content = {
-        "format": session.format,
+        "format": report.session.format,
         "notice": report.notice,
         "unfinished": report.unfinished,
         "notes": report.notes,
-        "session": session,
+        "session": report.session,
         "summaries": [
             {"label": report.labels[summary.case], "notice": report.notice, "summary": summary} | _checked(report, summary.case)
             for summary in report.summaries
         ],
-        "trials": [_json_trial(trial, report) for trial in trials],
+        "trials": [_json_trial(trial, report) for trial in report.trials],
     }
     return msgspec.json.format(msgspec.json.encode(content), indent=1).decode() + "\n"
 
@@ -65,8 +63,8 @@ def _json_trial(trial: Trial, report: Report) -> dict[str, Any]:
     }
 
 
-def _csv_row(session: Session, summary: Summary, totals: list[float], report: Report) -> dict[str, Any]:
-    case = summary.case
+def _csv_row(summary: Summary, report: Report) -> dict[str, Any]:
+    session, case = report.session, summary.case
     return {
         "notice": report.notice,
         "tensorflow": session.tensorflow,
@@ -95,7 +93,7 @@ def _csv_row(session: Session, summary: Summary, totals: list[float], report: Re
         "images_per_sec_median": summary.median,
         "images_per_sec_min": summary.min,
         "images_per_sec_max": summary.max,
-        "totals": " ".join(f"{total:.2f}" for total in totals),
+        "totals": " ".join(f"{total:.2f}" for total in figures(report.by_case[case])),
         "failed": sum(summary.failed.values()),
         "verdicts": " ".join(f"{name}:{number}" for name, number in summary.failed.items()),
         "warnings": " ".join(f"{name}:{number}" for name, number in summary.warnings.items()),

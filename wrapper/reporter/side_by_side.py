@@ -33,8 +33,11 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """A release that has a report."""
 
     part: Part
-    session: Session
     report: Report
+
+    @property
+    def session(self) -> Session:
+        return self.report.session
 
     @property
     def summaries(self) -> dict[Case, Summary]:
@@ -96,7 +99,7 @@ def read_side_by_side(directory: Path) -> SideBySide:
     """What is shown, from the records. Raises FatalError: some are missing or damaged."""
     axis = read_axis(directory)
     measured = [
-        Measured(part=part, session=session, report=compose(session, read_records(directory / part.tensorflow), ()))
+        Measured(part=part, report=compose(session, read_records(directory / part.tensorflow), ()))
         for part in axis.parts
         if (session := read_part(directory, part))
     ]

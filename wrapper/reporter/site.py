@@ -81,16 +81,17 @@ def write_site(reports: Sequence[Path], directory: Path, imported: Sequence[Impo
 def _own_page(source: Path, name: str) -> tuple[str, list[_Figure]] | str:
     """The page of a report and its lines of the table, or why it is left out."""
     try:
-        session, trials, report = read_report(source)
+        report = read_report(source)
+        session = report.session
         if session.demo:
             return "a demo, whose figures can't be compared with anything"
         asked = read_asked(source)
-        comparison = compare_again(asked, session, report) if asked else None
+        comparison = compare_again(asked, report) if asked else None
     except FatalError as error:
         return error.what
     facts = {"machine": hardware(session), "tensorflow": known(session.release, "tensorflow"), "date": session.created[:10]}
     figures = [_Figure(page=name, summary=summary, caveats=report.caveats(summary), **facts) for summary in report.summaries]
-    return report_html(session, trials, report, series=read_series(source, trials), comparison=comparison), figures
+    return report_html(report, series=read_series(source, report.trials), comparison=comparison), figures
 
 
 def _imported_page(logs: ImportedReport, name: str) -> tuple[str, list[_Figure]]:

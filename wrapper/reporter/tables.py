@@ -10,8 +10,7 @@ import msgspec
 
 from wrapper.reporter.analysis import failure, figure
 from wrapper.reporter.content import Report
-from wrapper.reporter.facts import command_lines_by_case, host_rows, known, software_rows
-from wrapper.reporter.store import Session, Trial
+from wrapper.reporter.facts import command_lines, host_rows, known, software_rows
 
 MOST_ROWS = 1000
 """A page with more would be slow to open."""
@@ -27,9 +26,9 @@ class Table(msgspec.Struct, frozen=True):
     """A letter for each column, "l" or "r"."""
 
 
-def contents(session: Session, trials: Sequence[Trial], report: Report) -> dict[str, Any]:
+def contents(report: Report) -> dict[str, Any]:
     """The values that both templates use, by name."""
-    facts = ("Part", "What it is")
+    session, facts = report.session, ("Part", "What it is")
     commit = known(session.upstream, "commit")
     return {
         "report": report,
@@ -41,14 +40,14 @@ def contents(session: Session, trials: Sequence[Trial], report: Report) -> dict[
         "verified": bool(session.release.get("verified")),
         "failures": _failures(report),
         "case_warnings": _case_warnings(report),
-        "trial_warnings": _trial_warnings(trials, report),
+        "trial_warnings": _trial_warnings(report),
         "meanings": report.meanings,
         "numerics": [(report.labels[one.case], str(report.numerics[one.case])) for one in report.summaries if one.n],
         "host": Table(facts, host_rows(session.host), "ll"),
         "software": Table(facts, software_rows(session), "ll"),
-        "commands": [(report.labels[case], lines) for case, lines in command_lines_by_case(trials, session.host).items()],
-        "every_trial": _every_trial(trials, report),
-        "not_listed": f"The first {MOST_ROWS} of {len(trials)} trials; all are in results.json." if len(trials) > MOST_ROWS else "",
+        "commands": [(report.labels[case], command_lines(trials[0], session.host)) for case, trials in report.by_case.items() if trials],
+        "every_trial": _every_trial(report),
+        "not_listed": f"The first {MOST_ROWS} of {count} trials; all are in results.json." if (count := len(report.trials)) > MOST_ROWS else "",
     }
 
 
@@ -81,13 +80,13 @@ def _case_warnings(report: Report) -> Table:
     return Table(("Case", "Warning", "Because"), rows, "lll")
 
 
-def _trial_warnings(trials: Sequence[Trial], report: Report) -> Table:
-    warned = [(trial, warning) for trial in trials if figure(trial) is not None for warning in trial.judgement.warnings]
+def _trial_warnings(report: Report) -> Table:
+    warned = [(trial, warning) for trial in report.trials if figure(trial) is not None for warning in trial.judgement.warnings]
     rows = [(trial.index, report.labels[trial.case], warning.kind, shortened(warning.detail), trial.log) for trial, warning in warned[:MOST_ROWS]]
     return Table(("Trial", "Case", "Warning", "Because", "Log"), rows, "rllll")
 
 
-def _every_trial(trials: Sequence[Trial], report: Report) -> Table:
+def _every_trial(report: Report) -> Table:
     rows = [
         (
             trial.index,
@@ -99,6 +98,6 @@ def _every_trial(trials: Sequence[Trial], report: Report) -> Table:
             None if value is None else trial.judgement.total_line,
             f"{trial.execution.seconds:.1f}",
         )
-        for trial in trials[:MOST_ROWS]
+        for trial in report.trials[:MOST_ROWS]
     ]
     return Table(("Trial", "Case", "Repeat", "Total images/sec", "Verdict", "Log", "Line", "Seconds"), rows, "rlrrllrr")

@@ -246,13 +246,13 @@ def _file_findings(directory: Path, session: Session, records: Records, asked: A
     report = compose(session, records, load_known_losses())
     comparison = None
     try:
-        comparison = compare_again(asked, session, report) if asked else None
+        comparison = compare_again(asked, report) if asked else None
     except FatalError as error:  # a demo; a name that this version's references lack
         yield Finding(what=COMPARISON_FILE, recorded="a comparison", recomputed=readable(f"none: {error.what}"))
     texts = {
-        "report.md": page(session, records.trials, report, comparison=comparison),
-        "results.csv": results_csv(session, records.trials, report),
-        "results.json": results_json(session, records.trials, report),
+        "report.md": page(report, comparison=comparison),
+        "results.csv": results_csv(report),
+        "results.json": results_json(report),
         **({COMPARISON_FILE: comparison_json(asked, comparison)} if asked and comparison else {}),
     }
     for name, text in texts.items():
