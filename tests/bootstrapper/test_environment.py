@@ -92,7 +92,7 @@ class Index:
     def left(self) -> list[str]:
         """What lies in the folder of environments, without the lock files of processes."""
         folder = self.vendor / "environments"
-        return [path.name for path in folder.iterdir() if not path.name.startswith(".")] if folder.exists() else []
+        return [path.name for path in folder.iterdir() if path.suffix != ".lock"] if folder.exists() else []
 
 
 def digest(text: str) -> str:
@@ -208,20 +208,52 @@ def test_a_half_made_or_damaged_environment_is_said_and_made_again(index: Index,
             library.touch()
     assert index.make(release()) == made
     assert not (path / "rubbish").exists()
-    (said,) = [line for line in index.said if line.startswith(f"{path} is removed and made again: ")]
+    (said,) = [line for line in index.said if line.startswith(f"{path} is made again: ")]
     assert ("1 files of its packages are gone or cut short, such as tensorflow" in said) == ("file" in damage)
 
 
 def test_a_damaged_cache_is_named(index: Index) -> None:
     index.lock(index.add())
-    (library,) = Path(index.make(release()).path).rglob("device_lib.py")
+    made = Path(index.make(release()).path)
+    (library,) = made.rglob("device_lib.py")
     if library.stat().st_nlink == 1:
         pytest.skip("uv copies here")
     library.write_text("written over", encoding="utf-8")
     with pytest.raises(FatalError, match="damaged as it was installed: 1 files") as caught:
         index.make(release())
     assert "uv cache clean" in caught.value.remedy
+    assert index.left() == [made.name]
+
+
+def test_a_damaged_environment_that_cannot_be_made_again_is_kept(index: Index) -> None:
+    """Without a network, the few files that it lost may be had from another copy; a half-made one is of no use."""
+    wheel = index.add()
+    index.lock(wheel)
+    made = index.make(release())
+    (library,) = Path(made.path).rglob("device_lib.py")
+    content = library.read_bytes()
+    library.unlink()
+    wheel.unlink()
+    shutil.rmtree(index.vendor.with_name("cache"))
+    with pytest.raises(FatalError, match="while installing TensorFlow"):
+        index.make(release())
+    assert index.left() == [Path(made.path).name]
+    library.write_bytes(content)
+    assert index.make(release()) == made
+    (Path(made.path) / MARKER).unlink()
+    with pytest.raises(FatalError, match="while installing TensorFlow"):
+        index.make(release())
     assert index.left() == []
+
+
+def test_the_warnings_of_an_installer_that_failed_are_not_its_reason(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = index.add()
+    index.lock(wheel)
+    wheel.unlink()
+    monkeypatch.setenv("UV_NATIVE_TLS", "1")  # which uv calls deprecated
+    with pytest.raises(FatalError, match="while installing TensorFlow") as caught:
+        index.make(release())
+    assert "UV_NATIVE_TLS" not in caught.value.what
 
 
 def test_a_moved_vendor_is_used_where_it_lies_now(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:

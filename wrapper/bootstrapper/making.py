@@ -84,9 +84,10 @@ def losses(directory: Path) -> str | None:
 
 
 def make_whole(directory: Path, fill: Callable[[], Environment], say: Say) -> Environment:
-    """The environment in `directory`, as it was left by an earlier call, or made by `fill`; half-made and damaged ones are removed before.
+    """The environment in `directory`, as it was left by an earlier call, or made by `fill` in place of a half-made or damaged one.
 
-    Processes that ask at the same time wait for the first.
+    Processes that ask at the same time wait for the first. A damaged one is kept where it can't be made again: without a network, what it lost may be
+    had from another copy.
 
     Args:
         directory: absolute, without links in it.
@@ -102,10 +103,10 @@ def make_whole(directory: Path, fill: Callable[[], Environment], say: Say) -> En
             lost = losses(directory) if made else "it is half made, was moved, or its Python has gone"
             if made and not lost:
                 return made
-            if directory.exists():
-                say(f"{directory} is removed and made again: {lost}")
-                shutil.rmtree(directory)
-            return _make(directory, fill)
+            if not directory.exists():
+                return _make(directory, fill)
+            say(f"{directory} is made again: {lost}")
+            return _make_again(directory, fill, keep=made is not None)
     except OSError as error:
         raise FatalError(f"the environment {directory} can't be made: {error}", "Mend that and start again") from error
 
@@ -132,8 +133,9 @@ def check_installed(captured: Captured, what: str, program: str) -> None:
 
 
 def tail(text: str) -> str:
-    """The last twelve lines of what a program said, as one."""
-    return " | ".join([" ".join(line.split()) for line in text.splitlines() if line.strip()][-12:])
+    """The last twelve lines of what a program said, as one, without the warnings of one that failed for another reason."""
+    said = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+    return " | ".join(([line for line in said if not line.startswith("warning:")] or said)[-12:])
 
 
 def _make(directory: Path, fill: Callable[[], Environment]) -> Environment:
@@ -146,6 +148,20 @@ def _make(directory: Path, fill: Callable[[], Environment]) -> Environment:
     finally:
         if directory.exists() and not (directory / MARKER).exists():
             shutil.rmtree(directory)
+
+
+def _make_again(directory: Path, fill: Callable[[], Environment], *, keep: bool) -> Environment:
+    aside = directory.with_name(f".{directory.name}.damaged")
+    shutil.rmtree(aside, ignore_errors=True)
+    directory.rename(aside)
+    try:
+        return _make(directory, fill)
+    except BaseException:
+        if keep and not directory.exists():
+            aside.rename(directory)
+        raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _listed(packages: Path) -> Iterator[tuple[Path, int]]:
