@@ -188,6 +188,7 @@ class TestImport:
         code, printed = command("import", tmp_path / "run.log")
         assert code == 0
         assert "the precision or the data: 1 valid figure" in printed
+        assert f"resnet50, batch 64: 290.12 images/sec: {tmp_path / 'run.log'}" in printed
 
     def test_nothing_to_import(self, command: Command, tmp_path: Path) -> None:
         (tmp_path / "notes.txt").write_text("nothing", encoding="utf-8")

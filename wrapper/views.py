@@ -16,7 +16,7 @@ from wrapper.reporter.comparison_digest import comparison_digest
 from wrapper.reporter.comparison_tables import comparison_tables, numbered, source_lines
 from wrapper.reporter.cost import Cost
 from wrapper.reporter.headline import mean_text
-from wrapper.reporter.importer import Imported, ImportedReport
+from wrapper.reporter.importer import NEEDED, Imported, ImportedReport
 from wrapper.reporter.merging import MergedCell, MergedLine, MergedTable, Ratio
 from wrapper.reporter.reference import Reference, Source
 from wrapper.reporter.verification import Finding as Discrepancy
@@ -25,8 +25,8 @@ from wrapper.tables import counted, table
 
 Parts = Iterator[str | Table]
 
-NOTES_SHOWN = 20
-"""Kinds of notes on imported logs that are shown; all are in the file of --csv."""
+SHOWN = 20
+"""So many kinds of notes on imported logs, and figures that are in no table; all are in the file of --csv."""
 
 
 def references_parts(references: Sequence[Reference], sources: Mapping[str, Source]) -> Parts:
@@ -57,13 +57,20 @@ def import_parts(imported: Imported, reports: Sequence[ImportedReport]) -> Parts
     yield f"\n{counted(len(imported.rows), 'log')}, {valid_logs} with a valid figure, {counted(len(imported.refused), 'other file')}"
     if compared < valid_logs:
         yield f"In no table, because the log does not state the precision or the data: {counted(valid_logs - compared, 'valid figure')}"
+        untabled = [row for row in imported.rows if row.judgement.images_per_sec is not None and row.unstated & NEEDED]
+        yield from (
+            f"  {one.case.model}, batch {one.case.batch_size or '?'}: {one.judgement.images_per_sec} images/sec: {one.path}"
+            for one in untabled[:SHOWN]
+        )
+        if len(untabled) > SHOWN:
+            yield f"  and {len(untabled) - SHOWN} more, which --csv writes"
     yield table(("Number", "Verdict, or why refused"), ((str(number), reason) for reason, number in imported.counts.items()), "rl")
     noted = Counter(note for row in imported.rows for note in row.notes)
     first = {note: row.path for row in reversed(imported.rows) for note in row.notes}
-    for note, number in noted.most_common(NOTES_SHOWN):
+    for note, number in noted.most_common(SHOWN):
         yield f"note on {counted(number, 'log')}, first {first[note]}: {note}"
-    if len(noted) > NOTES_SHOWN:
-        yield f"and {counted(len(noted) - NOTES_SHOWN, 'more kind')} of notes, which --csv writes"
+    if len(noted) > SHOWN:
+        yield f"and {counted(len(noted) - SHOWN, 'more kind')} of notes, which --csv writes"
 
 
 def comparison_parts(comparisons: Sequence[Comparison], sources: Mapping[str, Source], *, whole: bool) -> Parts:

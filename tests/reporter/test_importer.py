@@ -305,6 +305,17 @@ class TestOwnReports:
         assert [(row.judgement.verdict, row.judgement.images_per_sec) for row in imported.rows] == [("ok", 290.0), ("out_of_memory", None)]
         assert imported.rows[0].unstated == frozenset()
 
+    @pytest.mark.parametrize("named", ["", "logs", "logs/1.stdout"])
+    def test_a_log_by_itself_is_what_the_records_say(self, named: str, tmp_path: Path, make_session: Any, make_trial: Any) -> None:
+        (tmp_path / "logs").mkdir()
+        (tmp_path / "logs" / "1.stdout").write_text(log("111.00"), encoding="utf-8")
+        write_session(tmp_path, make_session())
+        append_trial(tmp_path, make_trial(1, 290.0, log="logs/1.stdout"))
+        (row,) = import_logs([tmp_path / named]).rows
+        assert (row.judgement.images_per_sec, row.unstated) == (290.0, frozenset())
+        write_session(tmp_path, make_session(demo=True))
+        assert import_logs([tmp_path / named]).rows == ()
+
     def test_a_demo_is_refused(self, tmp_path: Path, make_session: Any, make_trial: Any) -> None:
         write_session(tmp_path, make_session(demo=True))
         append_trial(tmp_path, make_trial(1, 290.0))

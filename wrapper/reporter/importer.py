@@ -17,9 +17,11 @@ from wrapper.reporter.foreign_log import ImportedLog, Refusal, path_text, read_l
 from wrapper.reporter.matching import Conditions, conditions_of, references_from
 from wrapper.reporter.reference import BEFORE_TF32, GpuModel, Reference, canonical_gpu, load_gpus
 from wrapper.reporter.spreadsheet import csv_text
-from wrapper.reporter.store import SESSION_FILE, Trial, read_session, read_trials
+from wrapper.reporter.store import LOGS_DIRECTORY, SESSION_FILE, Trial, read_session, read_trials
 from wrapper.runner.sweep import Case
 
+NEEDED = frozenset({"precision", "data"})
+"""What a log must state to be a part of a report."""
 _COLUMNS = (
     *("path", "images_per_sec", "model", "mode", "batch_size_per_device", "device", "devices"),
     *("precision", "xla", "data", "variable_update", "nan_loss", "ranks"),
@@ -91,7 +93,7 @@ def as_reports(rows: Iterable[ImportedLog], source_name: str) -> tuple[ImportedR
     Args:
         source_name: begins the name of each report.
     """
-    rows = [row for row in rows if not row.unstated & {"precision", "data"}]
+    rows = [row for row in rows if not row.unstated & NEEDED]
     gpus = _known(rows)
     groups: dict[tuple[str, str, str], list[ImportedLog]] = {}
     for row in rows:
@@ -102,6 +104,9 @@ def as_reports(rows: Iterable[ImportedLog], source_name: str) -> tuple[ImportedR
 
 
 def _below(path: Path) -> Iterator[ImportedLog | Refusal]:
+    if recorded := _recorded(path):
+        yield from recorded
+        return
     if not path.is_dir():
         if not os.path.lexists(path):
             raise FatalError(f"there is no {path_text(path)} to import", "Name a log, or a directory that holds logs")
@@ -116,6 +121,15 @@ def _below(path: Path) -> Iterator[ImportedLog | Refusal]:
         directories.sort()
         yield from (_read(Path(directory, file)) for file in sorted(files) if not _is_part(file, files))
     yield from (Refusal(path=path_text(Path(str(error.filename))), reason=f"can't be read: {error.strerror}") for error in unreadable)
+
+
+def _recorded(path: Path) -> list[ImportedLog | Refusal]:
+    """Of a log of an own report, or of the directory of its logs, what the records say: they know more than the log states, and what was a demo."""
+    logs = path if path.is_dir() else path.parent
+    if logs.name != LOGS_DIRECTORY or not (logs.parent / SESSION_FILE).is_file():
+        return []
+    whole = logs == path
+    return [one for one in _own_report(logs.parent) if whole or isinstance(one, Refusal) or Path(one.path).name == path.name]
 
 
 def _is_part(file: str, files: Container[str]) -> bool:
