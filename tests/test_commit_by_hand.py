@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -58,6 +59,22 @@ def test_a_commit_that_is_nowhere_is_refused_before_anything_is_made(product: Pr
     done = product.run(*asked, "--vendor", str(vendor))
     assert done.returncode == 2 and "--commit 1234567 means no commit" in done.stderr
     assert not vendor.exists()
+
+
+def test_a_machine_that_is_not_fit_is_told_before_upstream_is_asked(product: Product, tmp_path: Path) -> None:
+    (tmp_path / "git").symlink_to(shutil.which("git") or "")
+    nowhere = ("--upstream", (tmp_path / "nowhere").as_uri(), "--commit", "1234567", "--environment", "docker")
+    done = product.run(*product.sweep(tmp_path / "reports", "--models", "trivial=2", *nowhere, release=NEW), PATH=str(tmp_path))
+    assert done.returncode == 1 and "docker was asked for, and is not on the PATH" in done.stderr, done.stderr
+
+
+def test_a_commit_whose_checkout_is_here_is_known_by_its_first_digits(product: Product, old: tuple[Path, str], tmp_path: Path) -> None:
+    clone, commit = old
+    asked = product.sweep(tmp_path / "reports", "--models", "trivial=2", "--repeats", "1", "--upstream", str(clone), release=NEW)
+    for commit_as_written in (commit, commit[:8]):
+        done = product.run(*asked, "--commit", commit_as_written)
+        assert done.returncode == 4, done.stderr
+        shutil.rmtree(clone, ignore_errors=True)
 
 
 @pytest.mark.parametrize("option", [("--commit", "f" * 40), ("--tensorflow", NEW), ("--environment", "locked"), ("--python", "python3")])

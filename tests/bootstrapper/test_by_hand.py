@@ -8,7 +8,7 @@ import pytest
 
 from wrapper.bootstrapper.by_hand import BY_HAND, age, is_of_age, load_dates, with_commit
 from wrapper.bootstrapper.release import load_releases, resolve_release
-from wrapper.bootstrapper.upstream import resolve_commit
+from wrapper.bootstrapper.upstream import known_commit, resolve_commit
 from wrapper.errors import FatalError, UsageError
 
 ROWS = load_releases()
@@ -63,20 +63,22 @@ def test_which_failures_it_explains(verdict: str, reason: str, expected: bool) -
 def test_digits_of_a_known_commit_need_no_answer(tmp_path: Path) -> None:
     for commit in COMMITS:
         for text in (commit, commit.upper(), commit[:7], f" {commit[:20]} "):
-            assert resolve_commit(text, known=COMMITS, address=NOWHERE, vendor=tmp_path / "vendor") == commit
-    assert resolve_commit("F" * 40, known=(), address=NOWHERE, vendor=tmp_path) == "f" * 40
+            assert known_commit(text, known=COMMITS, vendor=tmp_path / "vendor") == commit
+    assert known_commit("F" * 40, known=(), vendor=tmp_path) == "f" * 40
+    assert known_commit("1234567", known=COMMITS, vendor=tmp_path) == "1234567"
+    assert resolve_commit("f" * 40, address=NOWHERE, vendor=tmp_path) == "f" * 40
     assert not (tmp_path / "vendor").exists()
 
 
 @pytest.mark.parametrize("text", ["", "HEAD", "abc123", "f" * 41, "--upload-pack=x", "g" * 40, "master"])
 def test_what_is_no_commit_is_refused_before_anything_is_asked(text: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is no commit"):
-        resolve_commit(text, known=COMMITS, address=NOWHERE, vendor=tmp_path)
+        known_commit(text, known=COMMITS, vendor=tmp_path)
 
 
 def test_digits_that_mean_several_or_can_not_be_asked_for_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="means several commits: abcdefa0"):
-        resolve_commit("abcdefa", known=["abcdefa" + "0" * 33, "abcdefa" + "1" * 33], address=NOWHERE, vendor=tmp_path)
+        known_commit("abcdefa", known=["abcdefa" + "0" * 33, "abcdefa" + "1" * 33], vendor=tmp_path)
     with pytest.raises(FatalError, match="can't be asked which commit 1234567 is") as caught:
-        resolve_commit("1234567", known=COMMITS, address=NOWHERE, vendor=tmp_path)
+        resolve_commit("1234567", address=NOWHERE, vendor=tmp_path)
     assert "40 digits" in caught.value.remedy

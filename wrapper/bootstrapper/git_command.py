@@ -34,8 +34,17 @@ class GitError(FatalError):
 
 def git_setting(directory: Path, key: str) -> str:
     """A value of git's configuration; empty where it is not set."""
+    return _told(directory, "config", "--get", key)
+
+
+def git_head(directory: Path) -> str:
+    """The commit that a repository stands at; empty where it is none."""
+    return _told(directory, "rev-parse", "--verify", "HEAD^{commit}")
+
+
+def _told(directory: Path, *arguments: str) -> str:
     try:
-        return run_git(directory, "config", "--get", key)
+        return run_git(directory, *arguments)
     except GitError:
         return ""
 

@@ -22,7 +22,7 @@ from wrapper.bootstrapper.placing import Say, check_vendor
 from wrapper.bootstrapper.pythons import Interpreter, choose_python, newest_servable
 from wrapper.bootstrapper.release import Release, load_releases, match_installed, resolve_release
 from wrapper.bootstrapper.source import Source
-from wrapper.bootstrapper.upstream import Checkout, commit_date, demo_repository, fetch_checkout, resolve_commit
+from wrapper.bootstrapper.upstream import Checkout, commit_date, demo_repository, fetch_checkout, known_commit, resolve_commit
 from wrapper.bootstrapper.wheels import this_system
 from wrapper.errors import FatalError
 
@@ -45,7 +45,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     unproven_device: bool = False
     """Go on where a GPU is asked for and none is found; the trials are judged all the same."""
     elsewhere: bool = False
-    """What is brought may be for another machine, such as a node of a cluster: a GPU may be asked for where there is none."""
+    """What is brought or planned may be for another machine, such as a node of a cluster: a GPU may be asked for where there is none."""
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +108,7 @@ def choose(wish: Wish, say: Say) -> Choice:
         release, why = decide_release(wish, *(nvidia_gpus()[:2] if package == "gpu" else ((), None)))
     if wish.commit:
         known = {row.upstream_commit for row in load_releases()}
-        release = with_commit(release, resolve_commit(wish.commit, known=known, address=wish.upstream, vendor=wish.vendor))
+        release = with_commit(release, known_commit(wish.commit, known=known, vendor=wish.vendor))
     return Choice(release=release, device=device, package=package, reason=f"{why}; {why_device}", environment=environment)
 
 
@@ -211,7 +211,7 @@ def prepare(choice: Choice, wish: Wish, say: Say) -> Setup:
     """
     check_vendor(wish.vendor)
     address = demo_repository(wish.vendor)[0] if wish.demo else wish.upstream
-    release = choice.release
+    release = with_commit(choice.release, resolve_commit(choice.release.upstream_commit, address=wish.upstream, vendor=wish.vendor))
     checkout = fetch_checkout(release.upstream_commit, address=address, vendor=wish.vendor, say=say)
     if choice.environment:
         environment = choice.environment
@@ -240,7 +240,8 @@ def prepare(choice: Choice, wish: Wish, say: Say) -> Setup:
 def foresee(choice: Choice, wish: Wish) -> Setup:
     """The same without fetching or making anything: where checkout and environment will lie. For `--dry-run`."""
     check_vendor(wish.vendor)
-    commit = choice.release.upstream_commit
+    commit = resolve_commit(choice.release.upstream_commit, address=wish.upstream, vendor=wish.vendor)
+    release = with_commit(choice.release, commit)
     checkout = Checkout(path=str(wish.vendor.resolve() / f"benchmarks-{commit[:12]}"), commit=commit, address=wish.upstream)
     environment = choice.environment
     if environment is None and wish.source.kind in ENGINES:
@@ -259,7 +260,7 @@ def foresee(choice: Choice, wish: Wish) -> Setup:
             python_version=_minor_in(path) if exists else choose_python(choice.release, pythons).version,
             tensorflow=choice.release.tensorflow,
         )
-    return Setup(release=choice.release, device=choice.device, reason=choice.reason, checkout=checkout, environment=environment)
+    return Setup(release=release, device=choice.device, reason=choice.reason, checkout=checkout, environment=environment)
 
 
 def _minor_in(path: str) -> str:

@@ -14,7 +14,7 @@ import msgspec
 
 from wrapper.bootstrapper.address import check_address, mask_credentials, proxies_in
 from wrapper.bootstrapper.edits import changed_files
-from wrapper.bootstrapper.git_command import GitError, git_setting, run_git
+from wrapper.bootstrapper.git_command import GitError, git_head, git_setting, run_git
 from wrapper.bootstrapper.placing import Say, existing, place
 from wrapper.errors import FatalError, UsageError
 from wrapper.shipped import DATA
@@ -95,33 +95,52 @@ def look_at_upstream(commit: str, *, address: str, vendor: Path, limit_s: float)
     return f"{shown} answers; commit {commit[:12]} is still to be fetched"
 
 
-def resolve_commit(text: str, *, known: Iterable[str], address: str, vendor: Path) -> str:
-    """The commit that is meant by its 40 hexadecimal digits, or by the first 7 or more of them. Fetches nothing.
+def known_commit(text: str, *, known: Iterable[str], vendor: Path) -> str:
+    """The commit that is meant by its 40 hexadecimal digits, or by the first 7 or more of them, as far as that is known on this machine.
 
     Args:
-        known: commits among which an abbreviation is looked up first; then come a local clone at the address, and the tips of its branches and tags.
-        address: of upstream, see `check_address`.
-        vendor: where git is started.
+        known: commits among which an abbreviation is looked up, besides those of the checkouts in `vendor`.
+
+    Returns:
+        all 40 digits; where they are not known those that were given, for `resolve_commit`.
 
     Raises:
-        UsageError: it can't be a commit, or means none or several.
-        FatalError: no git, or no answer.
+        UsageError: it can't be a commit, or means several.
     """
     digits = text.strip().lower()
     if not re.fullmatch(r"[0-9a-f]{7,40}", digits):
         raise UsageError(f"--commit {text[:60]!r} is no commit", "Write its 40 hexadecimal digits, or at least the first 7")
+    here = (git_head(checkout) for checkout in vendor.glob(f"benchmarks-{digits[:12]}*") if len(digits) < 40)
+    found = {commit for commit in (*known, *here) if commit.startswith(digits)}
+    return _only(digits, found) if found else digits
+
+
+def resolve_commit(digits: str, *, address: str, vendor: Path) -> str:
+    """The commit that begins with these digits in a local clone at the address, or is the tip of one of its branches and tags. Fetches nothing.
+
+    Args:
+        digits: of `known_commit`; all 40 are returned as they are, and nothing is asked.
+        address: of upstream, see `check_address`.
+        vendor: where git is started.
+
+    Raises:
+        UsageError: they mean none or several.
+        FatalError: no git, or no answer.
+    """
     if len(digits) == 40:
         return digits
     address = check_address(address)
-    found = {commit for commit in known if commit.startswith(digits)} or _commits_at(address, digits, existing(vendor))
-    if len(found) != 1:
-        meant = (
-            f"several commits: {', '.join(sorted(found))}"
-            if found
-            else f"no commit that is known or the tip of a branch at {mask_credentials(address)}"
-        )
-        raise UsageError(f"--commit {text} means {meant}", "Write all 40 digits")
-    return found.pop()
+    found = _commits_at(address, digits, existing(vendor))
+    if not found:
+        what = f"--commit {digits} means no commit that is known or the tip of a branch at {mask_credentials(address)}"
+        raise UsageError(what, "Write all 40 digits")
+    return _only(digits, found)
+
+
+def _only(digits: str, found: set[str]) -> str:
+    if len(found) > 1:
+        raise UsageError(f"--commit {digits} means several commits: {', '.join(sorted(found))}", "Write all 40 digits")
+    return next(iter(found))
 
 
 def commit_date(checkout: Checkout) -> str:
