@@ -96,7 +96,7 @@ def test_everything_of_a_run() -> None:
     assert math.isnan(output.steps[1].loss or 0.0)
     assert [step.step for step in output.steps] == [1, 10, 20]
     assert (output.totals, output.total_lines, output.step_header_line, output.stage) == ((3726.84,), (26,), 21, "total")
-    assert (output.lines, output.bytes) == (27, len(RUN))
+    assert output.lines == 27
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 4096])
@@ -278,5 +278,5 @@ def test_constant_memory(piece: bytes) -> None:
 @pytest.mark.parametrize("piece", [STEP_LINES, FOREIGN], ids=["steps", "foreign"])
 def test_speed(piece: bytes) -> None:
     start = time.process_time()
-    output = parse(flood(piece, 50_000_000))
-    assert output.bytes / (time.process_time() - start) > 40e6  # measured: over 250 MB/s
+    assert parse(flood(piece, 50_000_000)).totals == (3726.84,)
+    assert 50_000_000 / (time.process_time() - start) > 40e6  # measured: over 250 MB/s

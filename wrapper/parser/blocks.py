@@ -42,6 +42,17 @@ def line_blocks(pieces: Iterable[bytes]) -> Iterator[bytes]:
         yield rest
 
 
+def lines_with(markers: Iterable[bytes], block: bytes) -> set[int]:
+    """Where the lines of a block start that hold a marker; one that begins with a line end belongs to the line after it. The block ends with one."""
+    starts = set()
+    for marker in markers:
+        found = block.find(marker)
+        while found >= 0:
+            starts.add(block.rfind(b"\n", 0, found + 1) + 1)
+            found = block.find(marker, block.index(b"\n", found + 1))
+    return starts
+
+
 def file_blocks(path: Path) -> Iterator[bytes]:
     """The bytes of a file in pieces. Raises OSError where it can't be read."""
     with path.open("rb") as file:

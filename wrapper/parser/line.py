@@ -32,7 +32,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """What one line says."""
 
     kind: str
-    """"header", "stage", "step", "accuracy" (an evaluation's result), "total" or "malformed_total"."""
+    """"header", "stage", "step", "total" or "malformed_total"."""
     key: str = ""
     """Of a header line its key as in `Output.header`, of a stage its name as in `STAGES`."""
     value: str = ""
@@ -50,7 +50,6 @@ class _Dialect(msgspec.Struct, frozen=True, kw_only=True):
     header: re.Pattern[str]
     batch_size: re.Pattern[str]
     stage: re.Pattern[str]
-    accuracy: re.Pattern[str]
 
 
 # Formats: `%.2f` for totals, `%.1f` for rates, `%.3f` for losses, none of which heeds the locale.
@@ -63,7 +62,6 @@ _KEYS = (
 )
 _BATCH_SIZE = r"(\d{1,18})(?:\.0)? (global|per device|batches per prepocessing group)"
 _STAGE = r"(Generating (?:training |evaluation )?model|Initializing graph|Running warm up|Step[\t ]+Img/sec[\t ]+\w+)"
-_ACCURACY = r"(?:Accuracy|Precision) @ 1 = "
 
 _STRICT = _Dialect(
     total=re.compile(rf"^{_TOTAL}\Z", re.ASCII),
@@ -71,7 +69,6 @@ _STRICT = _Dialect(
     header=re.compile(rf"^({_KEYS}): +(\S.*)\Z", re.ASCII),
     batch_size=re.compile(rf"^(?:Batch size: +| {{13}}){_BATCH_SIZE}\Z", re.ASCII),
     stage=re.compile(rf"^{_STAGE}(?:\t\w+)*\Z", re.ASCII),
-    accuracy=re.compile(rf"^{_ACCURACY}", re.ASCII),
 )
 _TOLERANT = _Dialect(
     total=re.compile(rf"\b{_TOTAL}(?:[\t ]+\d{{10}})?\Z", re.ASCII),
@@ -79,7 +76,6 @@ _TOLERANT = _Dialect(
     header=re.compile(rf"(?:^|[\s:|])({_KEYS}): +(\S.*)\Z", re.ASCII),
     batch_size=re.compile(rf"(?:^|[\s:|]){_BATCH_SIZE}\Z", re.ASCII),
     stage=re.compile(rf"(?:^|[\s:|]){_STAGE}", re.ASCII),
-    accuracy=re.compile(_ACCURACY, re.ASCII),
 )
 _STAGE_NAMES = {"Generating": "building", "Initializing": "initializing", "Running": "warm-up", "Step": "steps"}
 _BATCH_SIZE_KEYS = {
@@ -128,8 +124,6 @@ def _read_body(text: str, number: int, dialect: _Dialect) -> Event | None:
         return Event(kind="step", step=Step(int(step), float(rate), float(uncertainty), float(jitter), None if loss is None else float(loss), number))
     if found := dialect.stage.search(text):
         return Event(kind="stage", key=_STAGE_NAMES[found[1].split(None, 1)[0]])
-    if dialect.accuracy.search(text):
-        return Event(kind="accuracy", value=readable(text))
     return None
 
 

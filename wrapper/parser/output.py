@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from wrapper.parser.blocks import LONGEST_LINE, file_blocks, line_blocks
+from wrapper.parser.blocks import LONGEST_LINE, file_blocks, line_blocks, lines_with
 from wrapper.parser.line import STAGES, Event, Step, read_line
 
 __all__ = ["KEPT_STEPS", "Event", "Output", "Step", "parse", "parse_file", "read_line"]
@@ -22,7 +22,7 @@ _LONGEST_HEADER = 200
 """Lines after `TensorFlow:` in which header lines are looked for when the closing rule does not come."""
 
 # Only lines that hold one of these are decoded, outside of a header: it is what makes reading fast.
-_MARKERS = (b"TensorFlow:  ", b"Generating ", b"Initializing graph", b"Running warm up", b"Img/sec", b" @ 1 = ", b"total images/sec")
+_MARKERS = (b"TensorFlow:  ", b"Generating ", b"Initializing graph", b"Running warm up", b"Img/sec", b"total images/sec")
 _STEP_MARKER = b"images/sec: "
 
 # What is left of a total whose line another stream's line, perhaps itself a number, fell into.
@@ -43,11 +43,9 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     total_lines: tuple[int, ...] = ()
     """Their line numbers, from 1."""
     step_header_line: int | None = None
-    accuracy_line: int | None = None
     malformed_totals: tuple[str, ...] = ()
     """Lines that look like a total and are not credible as one (cut off, glued, decimal comma)."""
     lines: int = 0
-    bytes: int = 0
 
 
 def parse(lines: Iterable[bytes], *, tolerant: bool = False) -> Output:
@@ -61,7 +59,7 @@ def parse(lines: Iterable[bytes], *, tolerant: bool = False) -> Output:
         everything that the log says. Whether to believe it is the verdict's matter.
     """
     reader = _Reader(tolerant)
-    for block in line_blocks(reader.count(lines)):
+    for block in line_blocks(lines):
         reader.read(block)
     return reader.output()
 
@@ -84,16 +82,9 @@ class _Reader:
         self._totals: list[float] = []
         self._total_lines: list[int] = []
         self._step_header_line: int | None = None
-        self._accuracy_line: int | None = None
         self._malformed: list[str] = []
         self._line_after_total = 0
         self._lines = 0
-        self._bytes = 0
-
-    def count(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        for piece in pieces:
-            self._bytes += len(piece)
-            yield piece
 
     def output(self) -> Output:
         last = () if self._last_step is None else (self._last_step,)
@@ -104,10 +95,8 @@ class _Reader:
             totals=tuple(self._totals),
             total_lines=tuple(self._total_lines),
             step_header_line=self._step_header_line,
-            accuracy_line=self._accuracy_line,
             malformed_totals=tuple(self._malformed),
             lines=self._lines,
-            bytes=self._bytes,
         )
 
     def read(self, block: bytes) -> None:
@@ -140,14 +129,7 @@ class _Reader:
 
     def _candidates(self, block: bytes) -> list[int]:
         """Where the lines start that must be read, in order."""
-        starts = set()
-        for marker in _MARKERS:
-            found = block.find(marker)
-            while found >= 0:
-                starts.add(block.rfind(b"\n", 0, found) + 1)
-                found = block.find(marker, block.index(b"\n", found))
-        starts.update(self._step_candidates(block))
-        return sorted(starts)
+        return sorted(lines_with(_MARKERS, block).union(self._step_candidates(block)))
 
     def _step_candidates(self, block: bytes) -> Iterator[int]:
         """As many step lines as there is room for, then the last of the block alone."""
@@ -180,8 +162,6 @@ class _Reader:
                 self._step_header_line = number
         elif event.step is not None:
             self._take_step(event.step)
-        elif event.kind == "accuracy":
-            self._accuracy_line = self._accuracy_line or number
         elif event.total is not None:
             self._take_total(event.total, number)
         elif len(self._malformed) < KEPT_MALFORMED:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from wrapper.parser.blocks import LONGEST_LINE, file_blocks, line_blocks
+from wrapper.parser.blocks import LONGEST_LINE, file_blocks, line_blocks, lines_with
 from wrapper.parser.line import readable
 from wrapper.parser.signatures import HARMLESS, SIGNATURES
 
@@ -101,7 +101,7 @@ class _Reader:
         block = b"\n" + block + b"\n"
         self._find_signatures(block)
         position, number = 0, self._lines
-        for start in self._candidates(block):
+        for start in sorted(lines_with(_MARKERS, block)):
             number += block.count(b"\n", position, start)
             position, end = start, block.index(b"\n", start) + 1
             if end - start <= LONGEST_LINE:
@@ -135,15 +135,6 @@ class _Reader:
             line = block[start : min(block.index(b"\n", position), start + LONGEST_LINE)]
             self._hits[kind] = Hit(self._lines + block.count(b"\n", 0, start), _text(line))
         self._signatures = [(kind, text) for kind, text in self._signatures if kind not in found]
-
-    def _candidates(self, block: bytes) -> list[int]:
-        starts = set()
-        for marker in _MARKERS:
-            found = block.find(marker)
-            while found >= 0:
-                starts.add(block.rfind(b"\n", 0, found + 1) + 1)
-                found = block.find(marker, block.index(b"\n", found + 1))
-        return sorted(starts)
 
     def _take(self, line: bytes, number: int) -> None:
         if found := _GPU.search(line):
