@@ -12,6 +12,7 @@ from wrapper.errors import UsageError
 from wrapper.reporter.analysis import figure
 from wrapper.reporter.content import Report
 from wrapper.reporter.store import Trial
+from wrapper.runner.sweep import Case
 from wrapper.runner.telemetry_summary import TelemetrySummary
 
 _JOULES_PER_KWH = 3.6e6
@@ -49,30 +50,26 @@ def cost(report: Report, *, price: float | None = None, kwh: float | None = None
         if value is not None and not (math.isfinite(value) and value > 0):
             raise UsageError(f"{name}: {value:g} is not a price", "Give a number above zero, all prices in the same currency")
     joules = {case: found for case, trials in report.by_case.items() if (found := _joules_per_image(trials)) is not None}
-    headers = [
-        *(["Images/sec per unit of price"] if price else []),
-        *(["Images per unit of rent"] if per_hour else []),
-        *(["Images per joule"] if joules else []),
-        *(["Energy cost of a million images"] if kwh and joules else []),
-    ]
-    if not headers and not kwh:
+    means = {summary.case: summary.mean for summary in report.summaries if summary.mean is not None}
+    columns: dict[str, dict[Case, float]] = {}
+    if price:
+        columns["Images/sec per unit of price"] = {case: mean / price for case, mean in means.items()}
+    if per_hour:
+        columns["Images per unit of rent"] = {case: 3600 * mean / per_hour for case, mean in means.items()}
+    if joules:
+        columns["Images per joule"] = {case: 1 / energy for case, energy in joules.items()}
+    if joules and kwh:
+        columns["Energy cost of a million images"] = {case: 1e6 * energy * kwh / _JOULES_PER_KWH for case, energy in joules.items()}
+    if not columns and not kwh:
         return None
-    rows = []
-    for summary in report.summaries:
-        if summary.mean is not None:
-            energy = joules.get(summary.case)
-            values = [summary.mean / price] if price else []
-            values += [3600 * summary.mean / per_hour] if per_hour else []
-            cells = [_text(value) for value in values]
-            cells += [_text(1 / energy) if energy else "–"] if joules else []
-            cells += [_text(1e6 * energy * kwh / _JOULES_PER_KWH) if energy else "–"] if kwh and joules else []
-            rows.append((report.labels[summary.case], *cells))
-    return Cost(
-        headers=("Case", *headers), rows=tuple(rows), assumptions=_assumptions(price, kwh, per_hour, bool(joules)), priced=any((price, kwh, per_hour))
-    )
+    rows = tuple((report.labels[case], *(_text(values.get(case)) for values in columns.values())) for case in means)
+    assumptions = _assumptions(price, kwh, per_hour, bool(joules))
+    return Cost(headers=("Case", *columns), rows=rows, assumptions=assumptions, priced=any((price, kwh, per_hour)))
 
 
-def _text(value: float) -> str:
+def _text(value: float | None) -> str:
+    if value is None:
+        return "–"
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
