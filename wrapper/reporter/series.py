@@ -13,7 +13,7 @@ import msgspec
 from wrapper.parser.clock import read_stamps, window_throughput
 from wrapper.reporter.analysis import figure
 from wrapper.reporter.store import LOGS_DIRECTORY, Trial
-from wrapper.runner.telemetry_summary import HARMFUL_REASONS
+from wrapper.runner.telemetry_summary import HARMFUL_REASONS, read_columns
 
 TRIALS_READ = 60
 """A page with the curves of more trials than this would be slow to open; all readings are in the logs."""
@@ -22,6 +22,9 @@ COLUMNS = {"sm_mhz": "SM clock, MHz", "power_w": "Power, W", "temperature_c": "T
 
 Points = tuple[tuple[float, float], ...]
 """Seconds since the trial's start, and a value."""
+
+_Reading = tuple[float, dict[str, str]]
+"""Seconds since the trial's start, and the row."""
 
 
 class Throttled(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,24 +67,24 @@ def _series(logs: Path, trial: Trial) -> Series:
     stamped = {step.step: stamps[step.line - 1] for step in trial.steps if 0 < step.line <= len(stamps)}
     clock = window_throughput(trial.steps, stamps, trial.case.global_batch_size)
     windows = clock.windows if clock else ()
-    rows = list(_rows(logs / f"{name}.telemetry.csv"))
+    readings = _readings(logs / f"{name}.telemetry.csv")
     if stamped:  # the steps last seconds, the start before them minutes
-        start_s, end_s = min(stamped.values()), max(stamped.values())
-        rows = [row for row in rows if start_s <= float(row["seconds"]) <= end_s]
+        readings = [(at, cells) for at, cells in readings if min(stamped.values()) <= at <= max(stamped.values())]
     return Series(
         throughput=tuple((stamped[window.last_step], window.images_per_sec) for window in windows),
         steps=tuple((window.first_step, window.last_step) for window in windows),
-        readings={column: curves for column in COLUMNS if (curves := _curves(rows, column))},
-        throttled=tuple(_throttled(rows)),
+        readings={column: curves for column in COLUMNS if (curves := _curves(readings, column))},
+        throttled=tuple(_throttled(readings)),
     )
 
 
-def _rows(path: Path) -> Iterator[dict[str, str]]:
-    """The whole rows of a CSV file whose column "seconds" is a number; none where it can't be read."""
-    with suppress(OSError, UnicodeDecodeError, csv.Error), path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            if None not in row.values() and None not in row and _number(row.get("seconds", "")) is not None:
-                yield row
+def _readings(path: Path) -> list[_Reading]:
+    """The whole rows of the sampler's CSV whose time is a number; none where it can't be read."""
+    with suppress(OSError, UnicodeDecodeError, csv.Error):
+        columns = read_columns(path)
+        rows = (dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True))
+        return [(at, row) for row in rows if (at := _number(row.get("seconds", ""))) is not None]
+    return []
 
 
 def _number(text: str) -> float | None:
@@ -92,27 +95,27 @@ def _number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _curves(rows: Sequence[dict[str, str]], column: str) -> dict[str, Points]:
-    devices = [name.removesuffix(f"_{column}") for name in (rows[0] if rows else ()) if name.endswith(f"_{column}")]
-    curves = {
-        device: tuple((float(row["seconds"]), value) for row in rows if (value := _number(row[f"{device}_{column}"])) is not None)
-        for device in devices
-    }
-    return {device: points for device, points in curves.items() if points}
+def _curves(readings: Sequence[_Reading], column: str) -> dict[str, Points]:
+    curves: dict[str, list[tuple[float, float]]] = {}
+    for at, row in readings:
+        for name, cell in row.items():
+            if name.endswith(f"_{column}") and (value := _number(cell)) is not None:
+                curves.setdefault(name.removesuffix(f"_{column}"), []).append((at, value))
+    return {device: tuple(points) for device, points in curves.items()}
 
 
-def _throttled(rows: Sequence[dict[str, str]]) -> Iterator[Throttled]:
+def _throttled(readings: Sequence[_Reading]) -> Iterator[Throttled]:
     """Stretches of neighbouring readings with a harmful reason on any device; each lasts until the reading that no longer has it."""
     start: float | None = None
     seen: dict[str, None] = {}
-    for row in rows:
+    for at, row in readings:
         names = {name for column, cell in row.items() if column.endswith("_throttle") for name in cell.split("+")}
         reasons = [words for name, words in HARMFUL_REASONS.items() if name in names]
         if start is not None and not reasons:
-            yield Throttled(start_s=start, end_s=float(row["seconds"]), reasons=tuple(seen))
+            yield Throttled(start_s=start, end_s=at, reasons=tuple(seen))
             start, seen = None, {}
         elif reasons:
-            start = float(row["seconds"]) if start is None else start
+            start = at if start is None else start
             seen |= dict.fromkeys(reasons)
     if start is not None:
-        yield Throttled(start_s=start, end_s=float(rows[-1]["seconds"]), reasons=tuple(seen))
+        yield Throttled(start_s=start, end_s=readings[-1][0], reasons=tuple(seen))

@@ -87,7 +87,7 @@ def summarise_window(path: Path, start_s: float, end_s: float) -> TelemetrySumma
     Raises:
         OSError: the file can't be read.
     """
-    columns = _read_columns(path)
+    columns = read_columns(path)
     times = [float(cell) for cell in columns.get("seconds", [])]
     devices = dict.fromkeys(name.partition("_")[0] for name in columns if name.startswith("gpu"))
     return TelemetrySummary(
@@ -101,7 +101,8 @@ def summarise_window(path: Path, start_s: float, end_s: float) -> TelemetrySumma
     )
 
 
-def _read_columns(path: Path) -> dict[str, list[str]]:
+def read_columns(path: Path) -> dict[str, list[str]]:
+    """The cells of the sampler's CSV by column, of whole rows alone. Raises OSError, UnicodeDecodeError or csv.Error where it can't be read."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = csv.reader(line for line in file if line.endswith("\n"))
         header = next(rows, [])
