@@ -51,6 +51,19 @@ def test_a_minor_release_for_a_gpu_that_is_not_known_is_the_patch_that_serves_th
     assert environments(tmp_path) == ["1.12.0-gpu"], "1.12.3 holds code for one compute capability alone"
 
 
+@pytest.mark.parametrize("asked", [("--as-published", "tf_org_gce"), ("--models", "trivial=2", "--device", "gpu")], ids=["published", "typed"])
+@pytest.mark.parametrize("releases", ["1.12", f"1.12,{NEW}"])
+def test_a_plan_for_gpus_is_that_of_a_machine_which_has_them(asked: tuple[str, ...], releases: str, product: Product, tmp_path: Path) -> None:
+    places = ("--vendor", str(tmp_path), "--reports", str(tmp_path / "reports"))
+    plan = product.run("run", *asked, "--dry-run", "--tensorflow", releases, *places)
+    assert (plan.returncode, plan.stderr) == (0, "")
+    lines = [line for line in plan.stdout.splitlines() if "tf_cnn_benchmarks.py --" in line]
+    assert lines and all("-gpu-py" in line and "--device=gpu" in line for line in lines)
+    assert "1.12.0-gpu-" in plan.stdout and "1.12.3" not in plan.stdout
+    here = product.run("run", *asked, "--dry-run", "--unproven-device", "--tensorflow", releases, *places)
+    assert "-cpu-py" in here.stdout and "-gpu-py" not in here.stdout, "what would start here takes the package for the CPU"
+
+
 def test_one_release_that_cannot_be_made_does_not_stop_the_others(product: Product, tmp_path: Path) -> None:
     made = product.run("bootstrap", "--tensorflow", f"{BROKEN},{NEW}", "--device", "cpu", "--vendor", str(tmp_path))
     assert made.returncode == 1

@@ -180,8 +180,9 @@ def wish(options: argparse.Namespace) -> Wish:
         upstream=check_address(options.upstream or (not options.demo and os.environ.get("TFCNN_UPSTREAM")) or DEFAULT_ADDRESS),
         vendor=options.vendor.resolve(),
         demo=options.demo,
-        # a plan, of which nothing is started, may be looked at on any machine
-        unproven_device=getattr(options, "unproven_device", False) or getattr(options, "dry_run", False),
+        unproven_device=(unproven := getattr(options, "unproven_device", False)),
+        # a plan, of which nothing is started, may be made on any machine
+        elsewhere=getattr(options, "dry_run", False) and not unproven,
     )
 
 

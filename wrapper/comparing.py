@@ -192,7 +192,10 @@ def about_published(source: str, requests: Sequence[Request], *, gpu: bool) -> I
             flags = " ".join(f"--{name}={value}" for name, value in {"variable_update": raw["variable_update"], **raw["flags"]}.items())
             yield f"  {raw['name']}: {', '.join(raw['models'])}: {flags}"
     if not gpu:
-        yield "this machine has no NVIDIA GPU: only --dry-run goes on here, or --unproven-device, whose trials are judged all the same"
+        yield (
+            "this machine has no NVIDIA GPU: --dry-run plans for a machine that has one, and trials start here only with --unproven-device, which "
+            "are judged all the same"
+        )
 
 
 def _asked(against: Against) -> Asked:

@@ -18,7 +18,7 @@ from wrapper.batch_search import refuse_cpu
 from wrapper.bootstrapper.by_hand import BY_HAND
 from wrapper.bootstrapper.host import Gpu, Host, nvidia_gpus
 from wrapper.bootstrapper.release import Release, load_releases, resolve_release
-from wrapper.bootstrapper.setup import Choice, Setup, Wish, decide_device, resolve_asked
+from wrapper.bootstrapper.setup import Choice, Setup, Wish, decide_device, decide_release, resolve_asked
 from wrapper.bootstrapper.source import Source, parse_source
 from wrapper.errors import FatalError, UsageError
 from wrapper.parser.output import Event
@@ -148,6 +148,8 @@ def _exact(releases: tuple[str, ...], sweep: Sweep, wish: Wish) -> tuple[tuple[s
 
 def _meant(text: str, wish: Wish, gpus: Sequence[Gpu], cuda_served: str | None) -> tuple[Release, str]:
     try:
+        if wish.elsewhere and wish.device == "gpu" and not gpus:
+            return decide_release(msgspec.structs.replace(wish, tensorflow=text), gpus, cuda_served)[0], ""
         return resolve_asked(text, wish.source, gpus, cuda_served)
     except UsageError:
         raise
@@ -172,12 +174,7 @@ def _check_resume(request: Request) -> None:
     wish = request.wish
     if request.sweep or request.overrides:
         raise UsageError("--resume goes on with the sweep as it was", "Leave the sweep and its keys out")
-    asked = {
-        "tensorflow": wish.tensorflow,
-        "commit": wish.commit,
-        "device": wish.device != "auto",
-        "demo": wish.demo,
-    }
+    asked = {"tensorflow": wish.tensorflow, "commit": wish.commit, "device": wish.device != "auto", "demo": wish.demo}
     for flag, given in asked.items():
         if given:
             raise UsageError(f"--{flag} can't be followed: --resume goes on with the sweep as it was", "Leave it out")
