@@ -1,94 +1,24 @@
-"""Texts on standard error that explain a failure. They never decide whether there was one: finished runs print most of them too."""
+"""Texts on standard error that explain a failure, a table in `wrapper/data`."""
 
 from __future__ import annotations
 
-SIGNATURES: tuple[tuple[str, str], ...] = (
-    # what is wrong with the command line
-    ("bad_flag", "FATAL Flags parsing error"),
-    ("bad_flag", "ValueError: Received unknown positional arguments"),
-    ("bad_flag", "ValueError: At most one of --"),
-    ("bad_flag", "ValueError: device=cpu requires that data_format=NHWC"),
-    ("bad_flag", "ValueError: Trained model directory not specified"),
-    ("bad_flag", "(step + 1) % params.display_every == 0"),  # ZeroDivisionError of --display_every=0
-    ("bad_flag", "len(self.raw_devices)))"),  # ZeroDivisionError of --num_gpus=0
-    ("unknown_model", "ValueError: Invalid model name"),
-    # upstream calls the word with which it marks models that need TensorFlow 1
-    ("unknown_model", "TypeError: 'str' object is not callable"),
-    # what is wrong with the environment
-    ("version_mismatch", "No module named 'tensorflow"),
-    ("version_mismatch", "No module named 'keras"),
-    ("version_mismatch", "No module named 'tf_keras"),
-    ("version_mismatch", "ImportError: cannot import name"),
-    ("version_mismatch", "AttributeError: module 'tensorflow"),
-    ("version_mismatch", "AttributeError: module 'numpy"),
-    ("version_mismatch", "is not available with Keras 3"),
-    ("version_mismatch", "TypeError: Descriptors cannot"),
-    ("version_mismatch", "TypeError: Unable to convert function return value to a Python type!"),
-    ("version_mismatch", "numpy.core.multiarray failed to import"),
-    ("library_missing", "ImportError: lib"),
-    ("library_missing", "ImportError: DLL load failed"),
-    ("library_missing", "ModuleNotFoundError: No module named"),
-    ("gpu_architecture", "no kernel image is available"),
-    ("gpu_architecture", "hipErrorNoBinaryForGpu"),
-    ("gpu_architecture", "device kernel image is invalid"),
-    ("gpu_architecture", "CUDA_ERROR_NO_BINARY_FOR_GPU"),
-    ("gpu_architecture", "CUDA_ERROR_INVALID_PTX"),
-    ("gpu_architecture", "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"),
-    ("gpu_architecture", "The minimum required Cuda capability is"),
-    ("driver", "CUDA driver version is insufficient"),
-    ("driver", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),
-    ("driver", "CUDA_ERROR_SYSTEM_NOT_READY"),
-    ("driver", "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE"),
-    ("driver", "CUDA_ERROR_ECC_UNCORRECTABLE"),
-    ("driver", "does not match DSO version"),
-    ("driver", "Memory access fault by GPU"),
-    # what went wrong while it ran
-    ("out_of_memory", "errors_impl.ResourceExhaustedError"),
-    ("out_of_memory", "OOM when allocating tensor"),
-    ("out_of_memory", "RESOURCE_EXHAUSTED:"),
-    ("out_of_memory", "Resource exhausted:"),
-    ("out_of_memory", "Out of memory while trying to allocate"),
-    ("out_of_memory", "failed to create cublas handle"),
-    ("out_of_memory", "CUBLAS_STATUS_ALLOC_FAILED"),
-    ("out_of_memory", "CUDNN_STATUS_ALLOC_FAILED"),
-    ("out_of_memory", "Dst tensor is not initialized"),
-    ("out_of_memory", "hipErrorOutOfMemory"),
-    ("out_of_memory", "std::bad_alloc"),
-    ("memory_pressure", "ran out of memory trying to allocate"),
-    ("memory_pressure", "CUDA_ERROR_OUT_OF_MEMORY"),
-    ("memory_pressure", "to avoid OOM due to memory fragmentation"),
-    ("nccl", "nccl_ops.cc:"),
-    ("nccl", "NCCL WARN Error"),
-    ("nccl", "ncclSystemError"),
-    ("nccl", "ncclInternalError"),
-    ("nccl", "ncclUnhandledCudaError"),
-    ("cudnn", "could not create cudnn handle"),
-    ("cudnn", "Could not create cudnn handle"),
-    ("cudnn", "Failed to get convolution algorithm"),
-    ("cudnn", "Loaded runtime CuDNN library:"),
-    ("cudnn", "CUDNN_STATUS_NOT_INITIALIZED"),
-    ("cudnn", "CUDNN_STATUS_INTERNAL_ERROR"),
-    ("cudnn", "CUDNN_STATUS_EXECUTION_FAILED"),
-    ("data", "Received OutOfRangeError. Wrapping in Runtime error"),
-    ("data", "UnboundLocalError: local variable 'num_steps'"),
-    ("data", "errors_impl.OutOfRangeError"),
-    ("data", "errors_impl.DataLossError"),
-    ("data", "; No such file or directory"),
-    ("data", "Found no files in --data_dir"),
-    ("disk_full", "No space left on device"),
-    ("interrupted", "\nKeyboardInterrupt"),
-    # how TensorFlow says that it has no GPU
-    ("wrong_device", "only supports NHWC on device type CPU"),
-    ("wrong_device", "Conv2DCustomBackpropFilterOp only supports NHWC"),
-    ("wrong_device", "Conv2DCustomBackpropInputOp only supports NHWC"),
-    ("no_gpu", "Skipping registering GPU devices"),
-    ("no_gpu", "Could not find cuda drivers on your machine, GPU will not be used"),
-    ("no_gpu", "failed call to cuInit"),
-    ("no_gpu", "Cannot dlopen some GPU libraries"),
-    ("no_gpu", "no CUDA-capable device is detected"),
-    ("no_gpu", "kernel driver does not appear to be running"),
-)
-"""(kind, text). A kind is a verdict, or "memory_pressure", "disk_full" or "no_gpu", which bear on verdicts."""
+import functools
 
-HARMLESS = ("AttributeError: _ARRAY_API not found",)
-"""Error lines that modules built for another NumPy print while they are imported all the same."""
+import msgspec
+
+from wrapper.shipped import DATA, read_table
+
+
+class Signatures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What signatures.yaml holds."""
+
+    explain: dict[str, tuple[str, ...]]
+    """Texts by kind. A kind is a verdict, or "memory_pressure", "disk_full" or "no_gpu", which bear on verdicts."""
+    harmless: tuple[str, ...]
+    """Beginnings of error lines that say nothing."""
+
+
+@functools.cache
+def load_signatures() -> Signatures:
+    """Read the table, once in a process: other people's logs come by the thousand."""
+    return read_table(DATA / "signatures.yaml", Signatures)

@@ -11,7 +11,7 @@ import msgspec
 
 from wrapper.parser.blocks import LONGEST_LINE, file_blocks, line_blocks, lines_with
 from wrapper.parser.line import readable
-from wrapper.parser.signatures import HARMLESS, SIGNATURES
+from wrapper.parser.signatures import load_signatures
 
 KEPT_LINES = 5
 """Last lines that are kept."""
@@ -39,7 +39,7 @@ class StderrSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What one standard error holds."""
 
     hits: dict[str, Hit] = {}
-    """The first line of each kind of `SIGNATURES`."""
+    """The first line of each kind of signatures.yaml."""
     error: Hit | None = None
     """TensorFlow's first error line where there is one, else Python's first: the last lines often say where an operation was created."""
     cause: Hit | None = None
@@ -85,7 +85,9 @@ class _Reader:
     """Gathers a `StderrSummary` from blocks of lines."""
 
     def __init__(self) -> None:
-        self._signatures = [(kind, text.encode()) for kind, text in SIGNATURES]
+        table = load_signatures()
+        self._signatures = [(kind, text.encode()) for kind, texts in table.explain.items() for text in texts]
+        self._harmless = tuple(text.encode() for text in table.harmless)
         self._hits: dict[str, Hit] = {}
         self._error: Hit | None = None
         self._tensorflow_error: Hit | None = None
@@ -146,7 +148,7 @@ class _Reader:
                 self._candidate_gpus.add(int(found[1]))
         elif self._cause is None and _CAUSE.match(line):
             self._cause = Hit(number, _text(line))
-        elif _ERROR.match(line) and not line.startswith(tuple(text.encode() for text in HARMLESS)):
+        elif _ERROR.match(line) and not line.startswith(self._harmless):
             hit = Hit(number, _text(line))
             self._error = self._error or hit
             if _TENSORFLOW_ERROR in line.split(b":", 1)[0]:
