@@ -199,7 +199,7 @@ BROKEN: dict[Callable[[Machine], None], tuple[str, str, str, str]] = {
     broken_git_settings: ("fail", "git", "bad config line 1 in file", "Mend the file"),
     upstream_gone: ("fail", "upstream", "can't be reached", "--upstream PATH_OR_URL"),
     proxy_that_leads_nowhere: ("fail", "upstream", "https_proxy is http://***@127.0.0.1:9: if no proxy answers there, unset it", "--upstream"),
-    no_directory: ("fail", "disk", "is no directory", "--vendor DIR"),
+    no_directory: ("fail", "disk", "is not a directory", "--vendor DIR"),
     full_disk: ("fail", "disk", "0.0 GB free", "Make room"),
     read_only_disk: ("fail", "disk", "can't be written (it is read-only", "--vendor DIR"),
     half_made: ("warn", "TensorFlow", "is half made", "delete it"),

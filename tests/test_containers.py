@@ -244,6 +244,16 @@ def test_an_image_is_fetched_once(product: Product, stand_in: Engine, tmp_path: 
     assert [call for call in map(json.loads, calls.read_text().splitlines()) if call[0] == "pull"] == [["pull", "--quiet", stand_in.image]]
 
 
+def test_no_image_is_fetched_for_a_machine_that_is_not_fit(product: Product, stand_in: Engine, tmp_path: Path) -> None:
+    folder, vendor = Path(stand_in.variables["FAKE_ENGINE"]), tmp_path / "vendor"
+    for made in ("pulled", "calls"):
+        (folder / made).unlink(missing_ok=True)
+    vendor.touch()
+    done = product.run(*stand_in.sweep(product, tmp_path / "reports", "--models", "trivial=2", "--vendor", str(vendor)), **stand_in.variables)
+    assert done.returncode == 1 and "is not a directory" in done.stderr
+    assert not (folder / "pulled").exists() and '"run"' not in (folder / "calls").read_text()
+
+
 LOOK = """
 import json, os, socket, sys
 def refused(act):

@@ -93,6 +93,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the user named the interpreter: its TensorFlow may be built otherwise than the release's own package."""
     unproven_device: bool = False
     vendor: str
+    place: Trouble | None = None
+    """What is wrong with `vendor` as a directory."""
     free_bytes: int
     gpus: tuple[GpuState, ...] = ()
     cuda_served: str | None = None
@@ -120,6 +122,7 @@ def diagnose(facts: Facts) -> tuple[Finding, ...]:
         *_probe("environment", facts.environment),
         *_left(facts),
         _disk(facts),
+        *_probe("disk", facts.place),
         *_driver(facts),
         *(finding for state in facts.gpus for finding in _gpu(state)),
         *(finding for one in facts.found for finding in _tensorflow(one, facts)),

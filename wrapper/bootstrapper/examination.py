@@ -22,11 +22,11 @@ from wrapper.bootstrapper.environment import find_made, find_pythons, planned_en
 from wrapper.bootstrapper.host import nvidia_gpus
 from wrapper.bootstrapper.inspection import look_again, use_environment
 from wrapper.bootstrapper.making import MARKER, losses, read_marker
-from wrapper.bootstrapper.placing import existing
+from wrapper.bootstrapper.placing import check_vendor, existing
 from wrapper.bootstrapper.pythons import Interpreter, choose_python, locate
 from wrapper.bootstrapper.release import Release, load_releases
 from wrapper.bootstrapper.setup import Choice, Wish, decide_release, release_in
-from wrapper.bootstrapper.surroundings import another_sweep, gpu_libraries, gpu_states, no_wheel, pci_gpus, python_path, unwritable, wrong_clock
+from wrapper.bootstrapper.surroundings import another_sweep, gpu_libraries, gpu_states, no_wheel, pci_gpus, python_path, wrong_clock
 from wrapper.bootstrapper.upstream import git_version, look_at_upstream
 from wrapper.bootstrapper.wheels import this_system
 from wrapper.errors import FatalError, UsageError
@@ -86,27 +86,32 @@ def examine(wish: Wish, *, deep: bool = False, other_sweep: str | None = None, n
     return diagnose(_with_surroundings(facts, wish, other_sweep))
 
 
-def examine_choice(wish: Wish, choice: Choice, *, nvml: Any = None) -> tuple[Finding, ...]:
+def examine_choice(wish: Wish, choice: Choice | None, *, nvml: Any = None) -> tuple[Finding, ...]:
     """What could stop a sweep, before anything is fetched for it; takes a fraction of a second, and no network.
 
     Upstream is not asked: fetching its commit comes next, and says itself what is wrong.
+
+    Args:
+        choice: None where it can be made only from an image that has still to be fetched.
     """
-    given = choice.environment
-    facts = msgspec.structs.replace(_machine(wish, nvml, ASK_LIMIT_S), package=choice.package, release=choice.release)
-    environment, made = (given.path, given.python) if given else _environment(wish, choice.release, facts, find_pythons)
+    facts = _machine(wish, nvml, ASK_LIMIT_S)
+    if choice:
+        facts = msgspec.structs.replace(facts, package=choice.package, release=choice.release)
+    given = choice.environment if choice else None
+    environment, made = (given.path, given.python) if given else _environment(wish, facts.release, facts, find_pythons)
     facts = msgspec.structs.replace(facts, environment=environment, to_be_made=made is None)
     return diagnose(_with_surroundings(facts, wish, other_sweep=None))
 
 
-def check_machine(wish: Wish, choice: Choice, say: Callable[[str], None], *, nvml: Any = None) -> None:
-    """Let the doctor look before a sweep: doubts are said, and what is in the way stops it.
+def check_machine(wish: Wish, choice: Choice | None, say: Callable[[str], None], *, nvml: Any = None) -> None:
+    """Let the doctor look before a sweep: doubts are said, once there is a choice, and what is in the way stops it.
 
     Raises:
         FatalError: naming every fault and its remedy.
     """
     findings = examine_choice(wish, choice, nvml=nvml)
     for finding in findings:
-        if finding.status == "warn":
+        if finding.status == "warn" and choice:
             say(f"{finding.subject}: {finding.text}. {finding.remedy}")
     # an interpreter that the user named is asked itself which GPUs it sees, and they may be of a maker that NVML does not know
     faults = [finding for finding in findings if finding.status == "fail" and not (wish.source.kind == "python" and finding.subject == "driver")]
@@ -166,12 +171,12 @@ def _with_surroundings(facts: Facts, wish: Wish, other_sweep: str | None) -> Fac
     troubles = [
         *another_sweep(other_sweep),
         *wrong_clock(datetime.now(UTC).date(), load_releases()),
-        *(unwritable(wish.vendor) if facts.to_be_made or to_be_fetched else ()),
         *(python_path(os.environ, wish.source.name) if facts.given else ()),
         *(no_wheel(release, facts.package, this_system()) if release and locked else ()),
         *(gpu_libraries(release, os.environ, facts.gpu_fault) if release and locked and facts.package == "gpu" else ()),
     ]
-    return msgspec.structs.replace(facts, others=tuple(troubles))
+    place = _attempt(lambda: check_vendor(wish.vendor, writable=facts.to_be_made or to_be_fetched))
+    return msgspec.structs.replace(facts, place=place, others=tuple(troubles))
 
 
 def _release(wish: Wish, pythons: tuple[Interpreter, ...] | None, facts: Facts, found: tuple[Found, ...]) -> tuple[Release, str] | None:

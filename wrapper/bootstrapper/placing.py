@@ -15,6 +15,7 @@ from wrapper.errors import FatalError
 
 Say = Callable[[str], None]
 """Prints one line for the user."""
+_ANOTHER = "Mend that, or name another place with --vendor DIR"
 
 
 def place(final: Path, fill: Callable[[Path], None], say: Say) -> None:
@@ -58,11 +59,13 @@ def alone(directory: Path, say: Say) -> Iterator[None]:
         lock.release()
 
 
-def check_vendor(vendor: Path) -> None:
-    """Refuse a place in which no directory can be made. Raises FatalError."""
-    there = next(place for place in (vendor, *vendor.parents) if os.path.lexists(place))
-    if not there.is_dir():
-        raise FatalError(f"--vendor {vendor}: {there} is not a directory", "Name a directory, or a place for one")
+def check_vendor(vendor: Path, *, writable: bool = False) -> None:
+    """Refuse a place in which no directory can be, or if it has to be `writable` none can be made. Raises FatalError."""
+    lowest = next(place for place in (vendor.absolute(), *vendor.absolute().parents) if os.path.lexists(place))
+    if not lowest.is_dir():
+        raise FatalError(f"--vendor {vendor}: {lowest} is not a directory, and environments and upstream go there", _ANOTHER)
+    if writable and not os.access(lowest, os.W_OK | os.X_OK):
+        raise FatalError(f"{lowest} can't be written (it is read-only, or another user's), and environments and upstream go there", _ANOTHER)
 
 
 def existing(path: Path) -> Path:

@@ -14,7 +14,6 @@ import psutil
 
 from wrapper.bootstrapper.doctor import Finding, GpuState
 from wrapper.bootstrapper.host import Gpu, answer, attribute
-from wrapper.bootstrapper.placing import existing
 from wrapper.bootstrapper.release import Release
 
 _NVIDIA = "0x10de"
@@ -35,17 +34,6 @@ def wrong_clock(today: datetime.date, releases: Sequence[Release]) -> Iterator[F
     if known and today < datetime.date.fromisoformat(known) - datetime.timedelta(days=1):
         text = f"the clock says {today}, and this program knows of {known}: servers' certificates are refused, and records get wrong dates"
         yield Finding(status="warn", subject="clock", text=text, remedy="Set it (Linux: timedatectl set-ntp true; Windows: w32tm /resync)")
-
-
-def unwritable(vendor: Path) -> Iterator[Finding]:
-    """A place in which nothing can be made."""
-    remedy = "Mend that, or name another place with --vendor DIR"
-    lowest = next(place for place in (vendor.absolute(), *vendor.absolute().parents) if os.path.lexists(place))
-    if not lowest.is_dir():
-        yield Finding(status="fail", subject="disk", text=f"{lowest} is no directory, and environments and upstream go there", remedy=remedy)
-    elif not os.access(existing(vendor), os.W_OK | os.X_OK):
-        text = f"{lowest} can't be written (it is read-only, or another user's), and environments and upstream go there"
-        yield Finding(status="fail", subject="disk", text=text, remedy=remedy)
 
 
 def no_wheel(release: Release, package: str, system: str) -> Iterator[Finding]:
