@@ -12,6 +12,7 @@ import dataclasses
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -174,6 +175,12 @@ def only_report(reports: Path) -> Path:
 
 def trials_in(reports: Path) -> tuple[Trial, ...]:
     return read_trials(only_report(reports))
+
+
+def planned_commands(plan: str) -> list[tuple[int, list[str]]]:
+    """The number and the command line of each trial in what a dry run printed."""
+    found = re.findall(r"^trials? ([\d, ]+): .*\n      (.+)$", plan, re.MULTILINE)
+    return [(int(number), shlex.split(command)) for numbers, command in found for number in numbers.split(", ")]
 
 
 def alive(pids: list[int]) -> list[int]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from e2e_kit import OLD, Product
+from e2e_kit import OLD, Product, planned_commands
 from rich.console import Console as Terminal
 
 from wrapper import views
@@ -479,14 +479,14 @@ class TestAsPublished:
     def test_the_plan_has_the_flags_of_the_page_for_each_of_its_models(self, source: str, product: Product) -> None:
         done = product.run("run", "--as-published", source, "--dry-run", "--tensorflow", OLD, "--vendor", str(product.vendor))
         assert (done.returncode, done.stderr) == (0, "")
-        commands = [line for line in done.stdout.splitlines() if "tf_cnn_benchmarks.py --model" in line]
+        commands = [command for _, command in planned_commands(done.stdout)]
         expected = []
         for sweep in published_sweeps()[source].sweeps:
             flags = [f"--variable_update={sweep['variable_update']}", *(f"--{name}={value}" for name, value in sweep["flags"].items())]
             sizes = [(model, size) for model, batch_sizes in sweep["models"].items() for size in batch_sizes]
             expected += [(f"--model={model}", f"--batch_size={size}", "--num_batches=100", "--optimizer=sgd", *flags) for model, size in sizes]
         for flags in expected:
-            assert sum(set(flags) <= set(command.split()) for command in commands) == 5, flags
+            assert sum(set(flags) <= set(command) for command in commands) == 5, flags
         assert len(commands) == 5 * len(expected)
 
     def test_the_plan_says_what_is_not_as_published(self, product: Product) -> None:

@@ -181,8 +181,9 @@ def test_figures_never_stand_under_another_release(product: Product, swept: Path
 def test_a_dry_run_shows_the_order_in_which_trials_run(product: Product, swept: Path, tmp_path: Path) -> None:
     done = sweep(product, tmp_path / "reports", "--models", "trivial=32,ssd300=2", "--repeats", "2", "--dry-run")
     assert (done.returncode, done.stderr) == (0, "")
-    planned = re.findall(r"^ +\d+  (\w+)-.*, repeat (\d+), TensorFlow (.+)$", done.stdout, re.MULTILINE)
-    assert [(release, model, int(repeat)) for model, repeat, release in planned] == in_order(swept.parent)
+    planned = re.findall(r"^trials [\d, ]+: (\w+)-.*, repeats 1 to 2, TensorFlow (.+)$", done.stdout, re.MULTILINE)
+    assert "order:       every case once, as below, then every case again" in done.stdout
+    assert [(release, model, repeat) for repeat in (1, 2) for model, release in planned] == in_order(swept.parent)
     assert not (tmp_path / "reports").exists()
 
 

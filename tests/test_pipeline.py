@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from e2e_kit import NEW, OLD, Product, alive, only_report, trials_in, wait_until
+from e2e_kit import NEW, OLD, Product, alive, only_report, planned_commands, trials_in, wait_until
 
 from wrapper.reporter.store import read_session
 
@@ -449,8 +449,9 @@ def test_a_dry_run_prints_the_exact_command_lines_and_starts_nothing(product: Pr
     before = sorted(product.vendor.iterdir())
     done = product.run(*arguments, FAKE_SPY=str(spy))
     assert (done.returncode, done.stderr) == (0, "")
-    lines = [shlex.split(line) for line in done.stdout.splitlines() if "--model=" in line]
-    assert lines == [list(trial.command) for trial in trials_in(good.reports)]
+    assert sorted(planned_commands(done.stdout)) == [(trial.index, list(trial.command)) for trial in trials_in(good.reports)]
+    lines = [line for line in done.stdout.splitlines() if "--model=" in line]
+    assert len(lines) == len(set(lines)) == 2, "a line stands once, however many trials have it"
     assert product.commits[OLD] in done.stdout
     assert sorted(product.vendor.iterdir()) == before
     assert not spy.exists() and not (tmp_path / "reports").exists()

@@ -128,10 +128,16 @@ class Console:
         self.say(
             f"sweep:       {sweep.name}: {counted(len(trials), 'trial')}, {sweep.repeats} of each case, {sweep.warmup_steps} + {sweep.steps} steps"
         )
+        same: dict[tuple[str, str], list[PlannedTrial]] = {}
         for release, planned in trials:
+            same.setdefault((release, shlex.join(planned.command)), []).append(planned)
+        if len(same) < len(trials):
+            self.say("order:       every case once, as below, then every case again; each command line stands below once")
+        for (release, command), alike in same.items():
             on = f", TensorFlow {release}" if len(setups) > 1 else ""
-            self.say(f"{planned.index:4d}  {planned.case.name}, repeat {planned.repeat}{on}")
-            self.say(f"      {shlex.join(planned.command)}")
+            repeats = f"repeats {alike[0].repeat} to {alike[-1].repeat}" if len(alike) > 1 else f"repeat {alike[0].repeat}"
+            self.say(f"trial{'s' * (len(alike) > 1)} {', '.join(str(one.index) for one in alike)}: {alike[0].case.name}, {repeats}{on}")
+            self.say(f"      {command}")
 
     def show_setup(self, setup: Setup) -> None:
         release, environment = setup.release, setup.environment
