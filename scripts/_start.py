@@ -26,6 +26,8 @@ LOCK, USE, LOG = VENV / "tfcnn.lock", VENV / "tfcnn.use", VENV / "install.log"
 INTERRUPTED = 130
 CHOOSES_ENVIRONMENT = ("--environment", "--python", "--tensorflow", "--demo", "--resume", "--help", "-h")
 """Options with which the TensorFlow of the starting Python is of no interest."""
+ON_ALL_CORES = ("--numprocesses=logical", "--maxprocesses=4", "--dist=worksteal", "--durations=10", "--durations-min=1")
+"""How pytest is called: each process makes a copy of the product and its environments first, so that more than a few do not pay."""
 
 
 def run_all(arguments: List[str]) -> int:
@@ -38,14 +40,14 @@ def run_tests(arguments: List[str]) -> int:
     """Run linters, type checker and tests, the fast ones first.
 
     Args:
-        arguments: `--no-lint` for the tests alone; all others go to pytest, paths as seen from the project's root.
+        arguments: `--no-lint` for the tests alone; all others go to pytest, paths as seen from the project's root (`-n 0` for a single process).
 
     Returns:
         0 only if everything passed, 130 after Ctrl-C.
     """
     module = [make_environment("test"), "-I", "-m"]
     lint = [["ruff", "check"], ["ruff", "format", "--check"], ["mypy"], ["mypy", "--platform", "win32"]]
-    tests = ["pytest", *(argument for argument in arguments if argument != "--no-lint")]
+    tests = ["pytest", *ON_ALL_CORES, *(argument for argument in arguments if argument != "--no-lint")]
     failed = []
     for check in [*([] if "--no-lint" in arguments else lint), tests]:
         code = _call([*module, *check], PROJECT)

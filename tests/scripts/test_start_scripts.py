@@ -339,11 +339,14 @@ def stand_in_tools(made: Path) -> Path:
 def test_the_tests_run_after_the_linters_and_say_the_last_word(stand_in_tools: Path) -> None:
     result = start(stand_in_tools, "-k", "name", script="run_tests")
     assert result.returncode == 0, result.stderr
-    assert result.stdout.splitlines() == ["ruff check", "ruff format --check", "mypy", "mypy --platform win32", "pytest -k name"]
+    *linters, tests = result.stdout.splitlines()
+    assert linters == ["ruff check", "ruff format --check", "mypy", "mypy --platform win32"]
+    assert tests.startswith("pytest -") and tests.endswith(" -k name")
 
 
 def test_the_linters_can_be_left_out(stand_in_tools: Path) -> None:
-    assert start(stand_in_tools, "--no-lint", "-x", script="run_tests").stdout.splitlines() == ["pytest -x"]
+    (tests,) = start(stand_in_tools, "--no-lint", "-x", script="run_tests").stdout.splitlines()
+    assert tests.startswith("pytest -") and tests.endswith(" -x")
 
 
 @pytest.mark.parametrize("tool", ["ruff", "mypy", "pytest"])
