@@ -9,7 +9,6 @@ from typing import TypeVar
 import msgspec
 
 from wrapper.batch_search import SearchBench, resolve
-from wrapper.bootstrapper.engine import ENGINES
 from wrapper.bootstrapper.examination import check_machine
 from wrapper.bootstrapper.host import Host
 from wrapper.bootstrapper.setup import choose, foresee, prepare
@@ -86,7 +85,7 @@ def make_ready(asked: Asked, request: Request, host: Host, watch: Watch) -> Lane
         FatalError: for what the user can mend.
     """
     wish = asked.wish
-    if wish.source.kind in ENGINES and wish.source.name:  # to choose by it, the image is fetched
+    if wish.source.contained and wish.source.name:  # to choose by it, the image is fetched
         check_machine(wish, None, watch.say)
     choice = choose(wish, watch.say)
     sweep, cases = list_cases(asked, choice, watch)

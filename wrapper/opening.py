@@ -28,7 +28,7 @@ from wrapper.reporter.side_by_side import SideBySide
 from wrapper.reporter.store import SESSION_FILE, Session, Trial, read_session, read_trials
 from wrapper.runner.load import other_load
 from wrapper.runner.plan import PlannedTrial, expand, recorded_sizes, stand_in
-from wrapper.runner.preflight import check_data_dir, leave_out, why_left_out, without
+from wrapper.runner.preflight import check_paths, leave_out, why_left_out, without
 from wrapper.runner.quoting import shown
 from wrapper.runner.sweep import Case, Sweep, check_sweep, load_models, load_sweep
 
@@ -162,7 +162,7 @@ def _check_input(request: Request, asked: Asked) -> None:
     if wish.tensorflow and not wish.demo:
         resolve_release(wish.tensorflow, load_releases())
     try:
-        check_data_dir(expand(sweep, device=decide_device(wish.device)[0], data_names=load_models(), resolve=stand_in))
+        check_paths(expand(sweep, device=decide_device(wish.device)[0], data_names=load_models(), resolve=stand_in), wish.source.contained)
         place = next(path for path in (request.reports, *request.reports.parents) if path.exists())
     except OSError as error:  # a name too long, a directory that may not be looked into
         raise UsageError(f"{shown(error.filename)} can't be looked at ({error.strerror})", "Name another place") from error

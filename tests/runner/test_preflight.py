@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from wrapper.bootstrapper.by_hand import with_commit
 from wrapper.bootstrapper.release import load_releases, resolve_release
 from wrapper.errors import UsageError
-from wrapper.runner.preflight import check_data_dir, check_flags, leave_out, why_left_out
+from wrapper.runner.preflight import check_flags, check_paths, leave_out, why_left_out
 from wrapper.runner.sweep import Case
 
 
@@ -19,16 +20,39 @@ def case(**more: object) -> Case:
 
 def test_real_data_must_have_the_names_that_upstream_reads(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a directory"):
-        check_data_dir([case(data_dir=str(tmp_path / "absent"))])
+        check_paths([case(data_dir=str(tmp_path / "absent"))], False)
     with pytest.raises(UsageError, match=r"train-\*-of-\*"):
-        check_data_dir([case(data_dir=str(tmp_path))])
+        check_paths([case(data_dir=str(tmp_path))], False)
     (tmp_path / "train-00000-of-00008").touch()
-    check_data_dir([case(data_dir=str(tmp_path))])
+    check_paths([case(data_dir=str(tmp_path))], False)
     with pytest.raises(UsageError, match="data_batch"):
-        check_data_dir([case(data_dir=str(tmp_path), data_name="cifar10", model="resnet20")])
+        check_paths([case(data_dir=str(tmp_path), data_name="cifar10", model="resnet20")], False)
     for number in range(1, 6):
         (tmp_path / f"data_batch_{number}").touch()
-    check_data_dir([case(data_dir=str(tmp_path), data_name="cifar10", model="resnet20"), case()])
+    check_paths([case(data_dir=str(tmp_path), data_name="cifar10", model="resnet20"), case()], False)
+
+
+@pytest.mark.parametrize("value", ["out", "/data/out", "./out"])
+@pytest.mark.parametrize("name", ["train_dir", "trace_file", "backbone_model_path", "partitioned_graph_file_prefix"])
+def test_a_path_that_no_container_sees_is_refused(name: str, value: str) -> None:
+    check_paths([case(flags=((name, value),))], False)
+    with pytest.raises(UsageError, match=rf"flags\.{name}: .*{value}.*: no trial in a container can read it"):
+        check_paths([case(flags=((name, value),))], True)
+    check_paths([case(flags=(("num_intra_threads", "2"),))], True)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
+def test_records_that_are_links_out_of_their_directory_are_no_data_in_a_container(tmp_path: Path) -> None:
+    data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    data.mkdir()
+    (data / "real").touch()
+    (data / "train-00000-of-00008").symlink_to("real")
+    check_paths([case(data_dir=str(data))], True)
+    elsewhere.touch()
+    (data / "train-00001-of-00008").symlink_to(elsewhere)
+    check_paths([case(data_dir=str(data))], False)
+    with pytest.raises(UsageError, match=r"train-00001-of-00008 is a link to .*elsewhere, which no container sees"):
+        check_paths([case(data_dir=str(data))], True)
 
 
 def test_a_flag_that_this_upstream_lacks_is_refused(tmp_path: Path) -> None:

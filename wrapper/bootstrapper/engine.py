@@ -23,7 +23,6 @@ from wrapper.bootstrapper.placing import Say
 from wrapper.errors import FatalError
 from wrapper.process import Captured, run_captured
 
-ENGINES = ("docker", "podman")
 ASK_LIMIT_S = 10.0
 """For what an engine answers without fetching or starting anything. Measured: podman's slowest, `info`, 0.7 s."""
 REMOVE_LIMIT_S = 60.0

@@ -17,7 +17,7 @@ import msgspec
 
 from wrapper.bootstrapper.conda import find_tools
 from wrapper.bootstrapper.doctor import Facts, Finding, Found, Trouble, diagnose
-from wrapper.bootstrapper.engine import ASK_LIMIT_S, ENGINES, leftovers
+from wrapper.bootstrapper.engine import ASK_LIMIT_S, leftovers
 from wrapper.bootstrapper.environment import find_made, find_pythons, planned_environment, run_uv
 from wrapper.bootstrapper.host import nvidia_gpus
 from wrapper.bootstrapper.inspection import look_again, use_environment
@@ -151,7 +151,7 @@ def _machine(wish: Wish, nvml: Any, engine_limit_s: float) -> Facts:
         device=device,
         package="gpu" if gpus and device != "cpu" else "cpu",
         git=_attempt(lambda: git_version(wish.vendor)),
-        left=_attempt(lambda: leftovers(kind, engine_limit_s)) if kind in ENGINES else (),
+        left=_attempt(lambda: leftovers(kind, engine_limit_s)) if wish.source.contained else (),
         given=kind == "python",
         unproven_device=wish.unproven_device,
         vendor=str(wish.vendor),
@@ -211,7 +211,7 @@ def _environment(
     if kind == "conda":
         tools = _attempt(lambda: find_tools(os.environ, Path.home()))
         return tools if isinstance(tools, Trouble) else f"{wish.source.text}, by {tools[0]}", wish.source.name or None
-    if kind in ENGINES:
+    if wish.source.contained:
         engine = shutil.which(kind)
         return facts.left if isinstance(facts.left, Trouble) else f"{wish.source.text}, by {engine}", engine
     made = find_made(release, facts.package, wish.vendor) if isinstance(release, Release) else None

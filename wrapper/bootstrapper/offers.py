@@ -23,6 +23,7 @@ class Proven(msgspec.Struct, frozen=True, kw_only=True):
     ok: tuple[str, ...] = ()
     failed: dict[str, str] = {}
     """Why, by model; under "" why none could be tried."""
+    not_tried: tuple[str, ...] = ()
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,12 +86,13 @@ def _proven(release: Release, proofs: Mapping[str, Proof], models: Collection[st
     had = [model for model in models if model not in release.missing_models]
     proof = proofs.get(release.tensorflow)
     if proof is None:
-        return Proven(models=len(had))
+        return Proven(models=len(had), not_tried=tuple(had))
     tried = {model: outcome for model, outcome in proof.models.items() if model in had and outcome.outcome != OUTDATED}
     lost = {"": proof.failure.reason} if proof.failure else {}
     return Proven(
         date=max([outcome.date for outcome in (*tried.values(), *filter(None, [proof.failure]))], default=""),
         models=len(had),
         ok=tuple(model for model, outcome in tried.items() if outcome.outcome == OK),
+        not_tried=tuple(model for model in had if model not in tried),
         failed=lost | {model: f"{outcome.outcome}: {outcome.reason}" for model, outcome in tried.items() if outcome.outcome != OK},
     )

@@ -14,7 +14,6 @@ from wrapper.bootstrapper.by_hand import BY_HAND, age, with_commit
 from wrapper.bootstrapper.compatibility import best_patch, unfit, widest_patch
 from wrapper.bootstrapper.conda import make_conda_environment, packages_for, planned_conda_environment, use_conda_environment
 from wrapper.bootstrapper.contained import planned_container, use_container
-from wrapper.bootstrapper.engine import ENGINES
 from wrapper.bootstrapper.environment import find_pythons, make_environment, planned_environment
 from wrapper.bootstrapper.host import Gpu, gpus_present, nvidia_gpus
 from wrapper.bootstrapper.inspection import Environment, fit_to_release, look_again, use_environment
@@ -114,7 +113,7 @@ def choose(wish: Wish, say: Say) -> Choice:
 
 def _look_at_named(wish: Wish, device: str, package: str, say: Say) -> tuple[Environment, Release]:
     name = wish.source.name
-    if wish.source.kind in ENGINES:
+    if wish.source.contained:
         environment, release = use_container(wish.source, None, device=device, package=package, vendor=wish.vendor, say=say)
         release_in(name, environment.tensorflow, wish.tensorflow)
         return environment, release
@@ -147,7 +146,7 @@ def decide_release(
         releases = load_releases()
         built = [resolve_release(each.tensorflow, releases) for each in packages_for(None, "gpu" if gpus else "cpu")]
         return newest_served(built, gpus, cuda_served), "the newest that conda is known to have for this machine"
-    if wish.source.kind in ENGINES:  # an image brings its Python
+    if wish.source.contained:  # an image brings its Python
         return newest_served(load_releases(), gpus, cuda_served), "the newest for this machine"
     return newest_fitting(pythons(), gpus, cuda_served)
 
@@ -215,7 +214,7 @@ def prepare(choice: Choice, wish: Wish, say: Say) -> Setup:
     checkout = fetch_checkout(release.upstream_commit, address=address, vendor=wish.vendor, say=say)
     if choice.environment:
         environment = choice.environment
-    elif wish.source.kind in ENGINES:
+    elif wish.source.contained:
         environment, found = use_container(wish.source, release, device=choice.device, package=choice.package, vendor=wish.vendor, say=say)
         release = with_commit(found, release.upstream_commit)
     elif wish.source.kind == "conda":
@@ -244,7 +243,7 @@ def foresee(choice: Choice, wish: Wish) -> Setup:
     release = with_commit(choice.release, commit)
     checkout = Checkout(path=str(wish.vendor.resolve() / f"benchmarks-{commit[:12]}"), commit=commit, address=wish.upstream)
     environment = choice.environment
-    if environment is None and wish.source.kind in ENGINES:
+    if environment is None and wish.source.contained:
         environment = planned_container(wish.source, choice.release, choice.package)
     elif environment is None and wish.source.kind == "conda":
         environment = planned_conda_environment(choice.release, choice.package, wish.vendor)

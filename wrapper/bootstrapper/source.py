@@ -21,6 +21,11 @@ class Source(msgspec.Struct, frozen=True):
     """A path, an environment or an image that the user names, used as it is; empty where one is made or chosen for the release."""
 
     @property
+    def contained(self) -> bool:
+        """Whether it is in a container."""
+        return self.kind in ("docker", "podman")
+
+    @property
     def text(self) -> str:
         """As `--environment` takes it."""
         return f"{self.kind}:{self.name}" if self.name else self.kind

@@ -12,6 +12,7 @@ from wrapper.bootstrapper.inspection import Environment
 from wrapper.bootstrapper.release import Release
 from wrapper.errors import FatalError, UsageError
 from wrapper.runner.plan import upstream_flags
+from wrapper.runner.quoting import shown
 from wrapper.runner.sweep import Case
 
 T = TypeVar("T")
@@ -23,26 +24,43 @@ TRAINING_FILES = {
     "librispeech": "train-clean-*.tfrecords",
 }
 """The file names that upstream's data sets read (its datasets.py)."""
+_NAMES_A_PLACE = re.compile(r"_(dir|file|path|file_prefix)$")
+"""So end the names of all of upstream's flags that take a path."""
 
 
-def check_data_dir(cases: Sequence[Case]) -> None:
-    """Check that real data is where the sweep says, by the file names that upstream's data sets want.
+def check_paths(cases: Sequence[Case], contained: bool) -> None:
+    """Check that real data is where the sweep says, by the file names that upstream's data sets want, and that the trials will find what they name.
+
+    Args:
+        contained: whether they run in a container, which sees the directory of the data, and nothing else that is not upstream's own.
 
     Raises:
-        UsageError: naming the directory and the pattern that no file matches.
+        UsageError: naming the directory and the pattern that no file matches, or the flag.
     """
     for case in cases:
-        if case.data_dir is None:
-            continue
-        directory = Path(case.data_dir)
-        if not directory.is_dir():
-            raise UsageError(f"data_dir: {directory} is not a directory", "Name the directory with the records, or leave it out for synthetic data")
-        pattern = TRAINING_FILES[case.data_name or "imagenet"]
-        if len(list(directory.glob(pattern))) < (5 if case.data_name == "cifar10" else 1):
-            raise UsageError(
-                f"data_dir: {directory} has no {case.data_name} training data for {case.model} (files named {pattern})",
-                "Upstream reads exactly these names; its own scripts/tf_cnn_benchmarks/test_data/fake_tf_record_data is a tiny set to try with",
-            )
+        if case.data_dir:
+            _check_data(case, Path(case.data_dir), contained)
+        for name, value in case.flags if contained else ():
+            if _NAMES_A_PLACE.search(name):
+                what = f"flags.{name}: {shown(value)}: no trial in a container can read it, and what it writes there is lost"
+                raise UsageError(what, "Leave it out, or take another --environment")
+
+
+def _check_data(case: Case, directory: Path, contained: bool) -> None:
+    if not directory.is_dir():
+        raise UsageError(f"data_dir: {directory} is not a directory", "Name the directory with the records, or leave it out for synthetic data")
+    pattern = TRAINING_FILES[case.data_name or "imagenet"]
+    files = list(directory.glob(pattern))
+    if len(files) < (5 if case.data_name == "cifar10" else 1):
+        raise UsageError(
+            f"data_dir: {directory} has no {case.data_name} training data for {case.model} (files named {pattern})",
+            "Upstream reads exactly these names; its own scripts/tf_cnn_benchmarks/test_data/fake_tf_record_data is a tiny set to try with",
+        )
+    away = next((path for path in files if not path.resolve().is_relative_to(directory.resolve())), None)
+    if contained and away:
+        raise UsageError(
+            f"data_dir: {away} is a link to {away.resolve()}, which a container does not see", "Name the directory where the records are"
+        )
 
 
 def check_flags(cases: Sequence[Case], script: Path) -> None:
