@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import msgspec
 
 from wrapper.reporter.store import Trial
 from wrapper.runner.sweep import Case
+
+K = TypeVar("K")
+T = TypeVar("T")
 
 _T_975 = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
@@ -65,10 +69,15 @@ def failure(trial: Trial) -> str | None:
 
 def by_case(trials: Iterable[Trial], cases: Iterable[Case] = ()) -> dict[Case, list[Trial]]:
     """The trials of each case of `cases`, in their order, then of each other case in the order of its first trial."""
-    found: dict[Case, list[Trial]] = {case: [] for case in cases}
-    for trial in trials:
-        found.setdefault(trial.case, []).append(trial)
-    return found
+    return {case: [] for case in cases} | grouped(trials, lambda trial: trial.case)
+
+
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """The items by their key, in the order in which they come."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def summarise(trials: Iterable[Trial], cases: Iterable[Case] = ()) -> tuple[Summary, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from wrapper.errors import UsageError
-from wrapper.reporter.analysis import Summary
+from wrapper.reporter.analysis import Summary, grouped
 from wrapper.reporter.matching import ORDER, Conditions, Match, match, measures_the_same, obstacles, refuse_demo
 from wrapper.reporter.reference import Reference, gpu_names, names_with_figures, nearest
 from wrapper.runner.sweep import Case
@@ -145,10 +145,8 @@ def shared_conditions(case: Case) -> str:
 
 def geometric_mean_by_model(rows: Iterable[Row]) -> dict[str, float]:
     """The geometric mean of the ratios of each model, in the rows' order of models."""
-    ratios: dict[str, list[float]] = {}
-    for row in rows:
-        ratios.setdefault(row.summary.case.model, []).append(row.ratio)
-    return {model: geometric_mean(values) for model, values in ratios.items()}
+    of_model = grouped(rows, lambda row: row.summary.case.model)
+    return {model: geometric_mean(row.ratio for row in found) for model, found in of_model.items()}
 
 
 def _matches(summary: Summary, conditions: Conditions, references: Iterable[Reference]) -> list[Match]:
@@ -159,9 +157,8 @@ def _matches(summary: Summary, conditions: Conditions, references: Iterable[Refe
 
 
 def _nearest_by_gpu(matches: Iterable[Match]) -> tuple[Match, ...]:
-    groups: dict[tuple[str, str], list[Match]] = {}
-    for found in sorted(matches, key=lambda found: (found.reference.source, found.reference.gpu, found.distance, found.reference.row)):
-        groups.setdefault((found.reference.source, found.reference.gpu), []).append(found)
+    nearest_first = sorted(matches, key=lambda found: (found.reference.source, found.reference.gpu, found.distance, found.reference.row))
+    groups = grouped(nearest_first, lambda found: (found.reference.source, found.reference.gpu))
     return tuple(found for group in groups.values() for found in group if found.distance == group[0].distance)
 
 
@@ -208,9 +205,7 @@ def _chosen(references: Sequence[Reference], against: Sequence[str]) -> dict[str
 
 
 def _overall(rows: Sequence[Row], summaries: Sequence[Summary], references: Sequence[Reference]) -> tuple[Overall, ...]:
-    groups: dict[tuple[str, str, str], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((shared_conditions(row.summary.case), row.reference.source, row.reference.gpu), []).append(row)
+    groups = grouped(rows, lambda row: (shared_conditions(row.summary.case), row.reference.source, row.reference.gpu))
     result = []
     for (shared, source, gpu), group in sorted(groups.items()):
         case = group[0].summary.case

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from wrapper.reporter.analysis import grouped
 from wrapper.reporter.comparison import Comparison, Unmatched
 from wrapper.reporter.comparison_grid import HeadlineTable, headline_tables
 from wrapper.reporter.comparison_tables import Parts, comparison_tables, numbered, source_lines
@@ -54,8 +55,5 @@ def _grid(headline: HeadlineTable, numbers: Mapping[str, int], notes: dict[str, 
 
 def _unmatched(unmatched: Sequence[Unmatched]) -> Iterator[str]:
     """A line for each case."""
-    entries: dict[str, list[str]] = {}
-    for one in unmatched:
-        entries.setdefault(one.case.name, []).append(one.against or "all published figures")
-    for name, against in entries.items():
-        yield f"Nothing to compare {name} with in {', '.join(against)}"
+    for name, of_case in grouped(unmatched, lambda one: one.case.name).items():
+        yield f"Nothing to compare {name} with in {', '.join(one.against or 'all published figures' for one in of_case)}"

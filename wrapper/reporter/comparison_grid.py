@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from wrapper.reporter.analysis import grouped
 from wrapper.reporter.comparison import (
     Comparison,
     Row,
@@ -86,17 +87,13 @@ class HeadlineTable(msgspec.Struct, frozen=True, kw_only=True):
 
 def headline_tables(comparison: Comparison) -> tuple[HeadlineTable, ...]:
     """A table for each set of conditions that the cases share: the lines that have all models first, slowest reference first among those."""
-    tables: dict[str, list[Row]] = {}
-    for row in comparison.rows:
-        tables.setdefault(shared_conditions(row.summary.case), []).append(row)
+    tables = grouped(comparison.rows, lambda row: shared_conditions(row.summary.case))
     return tuple(_table(comparison.conditions.gpu, shared, rows) for shared, rows in tables.items())
 
 
 def _table(gpu: str, shared: str, rows: Sequence[Row]) -> HeadlineTable:
     models = tuple(geometric_mean_by_model(rows))
-    lines: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        lines.setdefault((row.reference.gpu, row.reference.source), []).append(row)
+    lines = grouped(rows, lambda row: (row.reference.gpu, row.reference.source))
     return HeadlineTable(
         conditions=shared,
         gpu=gpu,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from wrapper.reporter.analysis import grouped
 from wrapper.reporter.comparison import Comparison, Overall, Row, Unmatched, shared_conditions
 from wrapper.reporter.comparison_grid import Cell, HeadlineTable, headline_tables
 from wrapper.reporter.headline import mean_text
 from wrapper.reporter.matching import not_stated
 from wrapper.reporter.reference import Source
 from wrapper.reporter.tables import Table
-from wrapper.runner.sweep import Case
 
 Parts = Iterator[str | Table]
 
@@ -54,10 +54,7 @@ def source_lines(numbers: Mapping[str, int], sources: Mapping[str, Source]) -> I
 
 
 def _case_parts(comparison: Comparison, numbers: Mapping[str, int]) -> Parts:
-    by_case: dict[Case, list[Row]] = {}
-    for row in comparison.rows:
-        by_case.setdefault(row.summary.case, []).append(row)
-    for case, rows in by_case.items():
+    for case, rows in grouped(comparison.rows, lambda row: row.summary.case).items():
         summary = rows[0].summary
         what = f"{case.model}, batch size {case.batch_size} per device, {shared_conditions(case)}"
         yield f"{what}: {mean_text(summary)} images/sec, n {summary.n}"

@@ -21,6 +21,12 @@ ORDER = (
 """The conditions compared, those that move a figure most first: of two references that one is nearer which is nearer in the first
 condition that tells them apart."""
 
+_FIELDS = {what: what.lower().replace(" ", "_").replace("-", "_") for what in ORDER}
+"""The field of `Reference` that states each of them."""
+
+DATA_SET = "imagenet"
+"""Upstream's default."""
+
 REQUIRED = frozenset({"mode", "data set", "precision", "devices"})
 """Where one of these differs, the two figures measure different things and no ratio is formed. (So it is with the model, always.)"""
 
@@ -106,51 +112,26 @@ def references_from(summaries: Iterable[Summary], conditions: Conditions) -> tup
         FatalError: the report is a demo.
     """
     refuse_demo(conditions)
-    return tuple(
-        Reference(
-            row=summary.case.name,
-            source=conditions.name,
-            gpu=conditions.gpu,
-            devices=0 if (summary.case.device, summary.case.devices) == ("cpu", 1) else summary.case.devices,
-            model=summary.case.model,
-            batch_size=summary.case.batch_size,
-            precision=summary.case.precision,
-            tf32=conditions.tf32,
-            xla=summary.case.xla,
-            mode=summary.case.mode,
-            data=summary.case.data,
-            data_set=summary.case.data_name,
-            variable_update=summary.case.variable_update,
-            all_reduce=_all_reduce(summary.case),
-            parameter_device=_parameter_device(summary.case),
-            optimizer=_optimizer(summary.case),
-            flags=_other_flags(summary.case),
-            tensorflow=conditions.tensorflow,
-            images_per_sec=summary.mean,
-            published=f"{summary.mean:.2f}",
-            repeats=summary.n,
-            warmup_steps=summary.case.warmup_steps,
-            steps=summary.case.steps,
-            ci95=summary.ci95,
-        )
-        for summary in summaries
-        if summary.mean is not None
-    )
+    return tuple(_as_reference(summary, conditions) for summary in summaries if summary.mean is not None)
 
 
 def match(summary: Summary, conditions: Conditions, reference: Reference) -> Match:
     """How alike a case and a reference are, apart from the model and the machine."""
     differences, unstated, distance = [], [], dict.fromkeys(ORDER, 0.0)
     not_known = conditions.unstated.get(summary.case, frozenset())
-    for what, measured, stated in _pairs(summary, conditions, reference):
-        if measured is None or stated is None or what.lower().replace(" ", "_") in not_known:
+    own = _as_reference(summary, conditions)
+    for what, field in _applicable(own, reference):
+        measured, stated = _value(own, field), _value(reference, field)
+        if measured is None or stated is None or field in not_known:
             unstated.append(what)
             distance[what] = 1.0
+        elif field == "tensorflow" and f"{measured}.".startswith(f"{stated}."):
+            continue  # a source that says "1.15" means any 1.15
         elif measured != stated:
             differences.append(Difference(what=what, measured=_text(measured), reference=_text(stated)))
             # batch sizes are the one condition that is near or far; any other is the same or not
             distance[what] = 2.0
-            if isinstance(measured, int) and isinstance(stated, int) and what == "batch size":
+            if isinstance(measured, int) and isinstance(stated, int) and field == "batch_size":
                 distance[what] += abs(math.log2(measured / stated))
     return Match(reference=reference, differences=tuple(differences), unstated=tuple(unstated), distance=tuple(distance.values()))
 
@@ -160,8 +141,8 @@ def measures_the_same(case: Case, reference: Reference) -> bool:
     return (
         reference.mode == case.mode
         and reference.precision in (case.precision, None)
-        and _devices(reference) == case.devices
-        and _data_set(reference.data_set) == _data_set(case.data_name)
+        and _value(reference, "devices") == case.devices
+        and _value(reference, "data_set") == (case.data_name or DATA_SET)
     )
 
 
@@ -181,56 +162,57 @@ def refuse_demo(conditions: Conditions) -> None:
         raise FatalError(f"{conditions.name} is a demo: its figures can't be compared with anything", "Compare a report of a real sweep")
 
 
-def _pairs(summary: Summary, conditions: Conditions, reference: Reference) -> Iterator[tuple[str, object, object]]:
-    """Each condition that applies to both sides: its name, the measured value, the stated value; None where one is not known."""
-    case = summary.case
-    yield "mode", case.mode, reference.mode
-    yield "data set", _data_set(case.data_name), _data_set(reference.data_set)
-    yield "precision", case.precision, reference.precision
-    yield "devices", case.devices, _devices(reference)
-    yield "data", case.data, reference.data
-    yield "XLA", case.xla, reference.xla
-    yield "batch size", case.batch_size, reference.batch_size
-    if case.precision == "fp32" and reference.precision in ("fp32", None):
-        yield "TF32", conditions.tf32, reference.tf32
-    yield "variable update", case.variable_update, reference.variable_update
-    if case.variable_update == reference.variable_update == "replicated":
-        yield "all-reduce", _all_reduce(case), reference.all_reduce
-    if case.variable_update == reference.variable_update == "parameter_server":
-        yield "parameter device", _parameter_device(case), reference.parameter_device
-    yield "optimizer", _optimizer(case), reference.optimizer
-    yield "flags", _other_flags(case), reference.flags
-    stated = reference.tensorflow
-    # a source that says "1.15" means any 1.15
-    yield "TensorFlow", stated if stated and f"{conditions.tensorflow}.".startswith(f"{stated}.") else conditions.tensorflow or None, stated
-    yield "repeats", summary.n, reference.repeats
-    yield "steps", case.steps, reference.steps
+def _as_reference(summary: Summary, conditions: Conditions) -> Reference:
+    """A case with a figure. What no flag says has upstream's default."""
+    assert summary.mean is not None
+    case, flags = summary.case, dict(summary.case.flags)
+    all_reduce = flags.pop("all_reduce_spec", "none")
+    parameter_device = flags.pop("local_parameter_device", case.device).lower()
+    optimizer = flags.pop("optimizer", "sgd")
+    return Reference(
+        row=case.name,
+        source=conditions.name,
+        gpu=conditions.gpu,
+        devices=0 if (case.device, case.devices) == ("cpu", 1) else case.devices,
+        model=case.model,
+        batch_size=case.batch_size,
+        precision=case.precision,
+        tf32=conditions.tf32,
+        xla=case.xla,
+        mode=case.mode,
+        data=case.data,
+        data_set=case.data_name,
+        variable_update=case.variable_update,
+        all_reduce=all_reduce if case.variable_update == "replicated" else None,
+        parameter_device=parameter_device,
+        optimizer=optimizer,
+        flags=" ".join(f"--{name}={flags[name]}" for name in sorted(flags)) or "none",
+        tensorflow=conditions.tensorflow or None,
+        images_per_sec=summary.mean,
+        published=f"{summary.mean:.2f}",
+        repeats=summary.n,
+        warmup_steps=case.warmup_steps,
+        steps=case.steps,
+        ci95=summary.ci95,
+    )
 
 
-def _data_set(name: str | None) -> str:
-    return name or "imagenet"  # upstream's default
+def _applicable(own: Reference, reference: Reference) -> Iterator[tuple[str, str]]:
+    """Each condition that applies to both sides, and its field."""
+    updates = {own.variable_update, reference.variable_update}
+    pointless = {
+        "tf32": own.precision != "fp32" or reference.precision not in ("fp32", None),
+        "all_reduce": updates != {"replicated"},
+        "parameter_device": updates != {"parameter_server"},
+    }
+    return ((what, field) for what, field in _FIELDS.items() if not pointless.get(field))
 
 
-def _devices(reference: Reference) -> int:
-    return max(reference.devices, 1)  # 0 says that the one device is the CPU
-
-
-def _all_reduce(case: Case) -> str | None:
-    return dict(case.flags).get("all_reduce_spec", "none") if case.variable_update == "replicated" else None
-
-
-def _parameter_device(case: Case) -> str:
-    return dict(case.flags).get("local_parameter_device", "cpu" if case.device == "cpu" else "gpu").lower()  # upstream's default
-
-
-def _optimizer(case: Case) -> str:
-    return dict(case.flags).get("optimizer", "sgd")  # upstream's default
-
-
-def _other_flags(case: Case) -> str:
-    """Upstream flags that no other condition stands for."""
-    others = {name: value for name, value in case.flags if name not in ("all_reduce_spec", "local_parameter_device", "optimizer")}
-    return " ".join(f"--{name}={others[name]}" for name in sorted(others)) or "none"
+def _value(reference: Reference, field: str) -> object:
+    value = getattr(reference, field)
+    if field == "devices":
+        return max(value, 1)  # 0 says that the one device is the CPU
+    return value or DATA_SET if field == "data_set" else value
 
 
 def _text(value: object) -> str:
