@@ -58,9 +58,7 @@ def _check_data(case: Case, directory: Path, contained: bool) -> None:
         )
     away = next((path for path in files if not path.resolve().is_relative_to(directory.resolve())), None)
     if contained and away:
-        raise UsageError(
-            f"data_dir: {away} is a link to {away.resolve()}, which a container does not see", "Name the directory where the records are"
-        )
+        raise UsageError(f"data_dir: {away} is a link to {away.resolve()}, which no container sees", "Name the directory where the records are")
 
 
 def check_flags(cases: Sequence[Case], script: Path) -> None:
