@@ -115,15 +115,17 @@ def doctor_json(findings: Sequence[Finding]) -> str:
 
 def releases_parts(offers: Sequence[Offer]) -> Parts:
     """A line of 80 columns or less for each release, and below the table what the cells have no room for, once for all that share it."""
-    yield table(("TensorFlow", "Here", "Ran on the CPU", "CUDA", "cuDNN", "GPU code"), map(_offer_row, offers))
-    yield "Ran: the day, and how many of the release's models; the others failed, see below, or were not tried (--json lists them)"
+    yield table(("TensorFlow", "Here", "Ran", "Failed", "Untried", "CUDA", "cuDNN", "GPU code"), map(_offer_row, offers), "llrrrlll")
+    days = sorted(offer.proven.date for offer in offers if offer.proven.date)
+    when = f", tried by this project until {days[-1]}" if days else ""
+    yield f"Ran, failed, untried: how many of the release's models, on a CPU{when}; --json names each with its release's day"
     if any(offer.compiled_at_start for offer in offers):
         yield "* its kernels are compiled for this GPU at the first start, for minutes to an hour"
     if lacking := _by_text((reason.replace(f"TensorFlow {one.release.tensorflow}", "it"), one) for one in offers for reason in one.missing):
         yield "\nWhat is missing (`tfcnn doctor --tensorflow RELEASE` says how to get it)"
         yield from lacking
-    if failed := _by_text((f"{model or 'nothing ran'}: {reason}", one) for one in offers for model, reason in one.proven.failed.items()):
-        yield "\nFailed on the CPU"
+    if failed := _by_text((f"{models}: {reason}", one) for one in offers for reason, models in _by_reason(one.proven.failed).items()):
+        yield "\nFailed on a CPU"
         yield from failed
 
 
@@ -136,10 +138,18 @@ def _offer_row(offer: Offer) -> tuple[str, ...]:
     release, proven, wheel = offer.release, offer.proven, offer.release.wheel
     device = f"{offer.device.upper()}{'*' if offer.compiled_at_start else ''}"
     here = f"{device}, Python {offer.python}" if offer.device else f"no {offer.missing[0].partition(' or ')[0]}"
-    count = f"{proven.date}, {len(proven.ok)} of {proven.models}" if proven.date else "not yet"
+    counts = [str(len(models)) for models in (proven.ok, [model for model in proven.failed if model], proven.not_tried)]
     held = dict.fromkeys((wheel.own.code[0], wheel.own.code[-1])) if wheel else ()
     code = "–".join(held) + (", PTX" if wheel and wheel.own.ptx else "")
-    return (release.tensorflow, here, count, release.cuda or "", release.cudnn or "", code)
+    return (release.tensorflow, here, *counts, release.cuda or "", ".".join((release.cudnn or "").split(".")[:2]), code)
+
+
+def _by_reason(failed: Mapping[str, str]) -> dict[str, str]:
+    """The models that failed for each reason, in words."""
+    models: dict[str, list[str]] = {}
+    for model, reason in failed.items():
+        models.setdefault(reason, []).append(model or "nothing ran")
+    return {reason: ", ".join(names) for reason, names in models.items()}
 
 
 def _by_text(pairs: Iterable[tuple[str, Offer]]) -> list[str]:

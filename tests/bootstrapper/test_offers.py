@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 
 import msgspec
 import pytest
@@ -13,7 +14,7 @@ from wrapper.bootstrapper.offers import Here, Offer, list_offers
 from wrapper.bootstrapper.proven import NO_ENVIRONMENT, OK, OUTDATED, Outcome, Proof
 from wrapper.bootstrapper.pythons import Interpreter
 from wrapper.bootstrapper.release import Release, load_releases
-from wrapper.views import releases_parts
+from wrapper.views import releases_json, releases_parts
 
 MODELS = ("trivial", "vgg16", "ssd300")
 PYTHONS = (Interpreter(path="x", version="3.11.7"), Interpreter(path="y", version="3.6.15"))
@@ -81,9 +82,26 @@ def test_what_is_proven() -> None:
     proof = Proof(tensorflow="2.21.0", upstream_commit="a" * 40, models=models)
     proven = offers(proof=proof)["2.21.0"].proven
     assert (proven.date, proven.models, proven.ok, proven.failed) == ("2026-11-30", 2, ("trivial",), {"vgg16": "failed: it broke"})
+    assert proven.not_tried == ()
     outdated = msgspec.structs.replace(proof, models={"trivial": outcome(OUTDATED)}, failure=outcome(NO_ENVIRONMENT))
     proven = offers(proof=outdated)["2.21.0"].proven
-    assert (proven.ok, proven.failed) == ((), {"": "it broke"})
+    assert (proven.ok, proven.failed, proven.not_tried) == ((), {"": "it broke"}, ("trivial", "vgg16"))
+
+
+def test_ran_failed_and_not_tried_are_told_apart() -> None:
+    proof = Proof(tensorflow="1.12.0", upstream_commit="a" * 40, models={"trivial": outcome(OK), "vgg16": outcome("library_missing")})
+    found = offers(proof=proof)
+    rows = {line.split()[0]: line.split()[1:] for line in shown(found, 80) if line[:1].isdigit()}
+    assert rows["1.12.0"][:6] == ["CPU,", "Python", "3.6", "1", "1", "1"] and rows["1.12.3"][:6] == ["CPU,", "Python", "3.6", "0", "0", "3"]
+    assert "  1.12.0: vgg16: library_missing: it broke" in shown(found, 80)
+    for listed in json.loads(releases_json(list(found.values())))["releases"]:
+        proven = listed["proven"]
+        assert len(proven["ok"]) + len(proven["failed"]) + len(proven["not_tried"]) == proven["models"]
+
+
+def test_models_that_failed_alike_share_a_line() -> None:
+    proof = Proof(tensorflow="1.12.0", upstream_commit="a" * 40, models={"trivial": outcome("failed"), "vgg16": outcome("failed")})
+    assert "  1.12.0: trivial, vgg16: failed: it broke" in shown(offers(proof=proof), 80)
 
 
 @pytest.mark.parametrize("width", [80, 120])
