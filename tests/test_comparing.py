@@ -22,7 +22,7 @@ from rich.console import Console as Terminal
 from wrapper import views
 from wrapper.cli import main
 from wrapper.comparing import Against, about_published, compare_reports
-from wrapper.parser.remedies import WARNINGS
+from wrapper.parser.remedies import load_words
 from wrapper.parser.verdict import Judgement
 from wrapper.process import Execution
 from wrapper.reporter.analysis import Summary
@@ -156,11 +156,19 @@ class TestReferences:
         assert code == 0
         assert {line.split()[0]: int(line.split()[1]) for line in printed.splitlines()[1:] if not line.startswith(" ")} == figures
 
-    @pytest.mark.parametrize("asked", [("--gpu", "RTX 2070"), ("--gpu", "RTX 2080 Tie"), ("--model", "resnet5"), ("--source", "nobody")])
+    @pytest.mark.parametrize("asked", [("--gpu", "RTX 2080 Tie"), ("--model", "resnet5"), ("--source", "nobody")])
     def test_what_does_not_exist_is_refused(self, asked: tuple[str, str], command: Command) -> None:
         code, printed = command("references", *asked)
         assert code == 2
         assert asked[1] in printed and len(printed.splitlines()) == 1
+
+    @pytest.mark.parametrize(("gpu", "code"), [("RTX 2070", 0), ("H200", 0), ("RTX 2080 Tie", 2), ("RTX 2080 Ti", 0)])
+    def test_a_gpu_is_known_to_compare_as_it_is_to_references(self, gpu: str, code: int, report: Report, command: Command) -> None:
+        """One that has a name here but no figure is no mistake."""
+        listed, compared = command("references", "--gpu", gpu), command("compare", report("mine", {"resnet50": [1.0]}), "--against", gpu)
+        assert (listed[0], compared[0]) == (code, code)
+        none = gpu in ("RTX 2070", "H200")
+        assert ("no published figure of the GPU" in listed[1], "has no published figure of resnet50" in compared[1]) == (none, none)
 
 
 class TestImport:
@@ -376,7 +384,7 @@ class TestMerge:
         both = report("a", {"resnet50": [100.0] * 3}), report("b", {"resnet50": [150.0] * 3, "vgg16": [50.0] * 3}, gpu="Tesla T4")
         code, printed = command("merge", *both)
         assert code == 0
-        assert f"\ntoo_few: {WARNINGS['too_few']}\n" in command("merge", report("c", {"resnet50": [100.0]}), both[0])[1]
+        assert f"\ntoo_few: {load_words().warnings['too_few']}\n" in command("merge", report("c", {"resnet50": [100.0]}), both[0])[1]
         assert re.search(r"^b +Tesla T4 +1\.12\.0 +150\.0 ± 0 \(1\.500 ± 0\.000[^)]*\) +50\.00 ± 0 \(1\.000\)", printed, re.MULTILINE), printed
 
     def test_a_report_twice(self, report: Report, command: Command) -> None:

@@ -196,10 +196,15 @@ def _against(options: argparse.Namespace, reports: Sequence[Path]) -> Against:
 
 def _references(options: argparse.Namespace, console: Console, given: list[str]) -> int:
     from wrapper import views
-    from wrapper.reporter.reference import load_references, load_sources, select
+    from wrapper.reporter.reference import Filter, load_references, load_sources, select, why_none
 
     wanted = {name: getattr(options, name) for name in ("gpu", "model", "source", "precision", "batch_size", "devices")}
-    found = select(load_references(), **wanted, mode=options.mode and options.mode.replace("-", " "))
+    asked = Filter(**wanted, mode=options.mode and options.mode.replace("-", " "))
+    references = load_references()
+    found = select(references, asked)
+    if not found:
+        console.say(why_none(references, asked))
+        return EXIT_OK
     show = views.sources_parts if options.sources else views.references_parts
     console.show(show(found, load_sources()))
     return EXIT_OK

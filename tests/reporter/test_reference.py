@@ -14,6 +14,7 @@ import pytest
 from wrapper.errors import UsageError
 from wrapper.reporter.reference import (
     DATA,
+    Filter,
     Reference,
     as_published,
     canonical_gpu,
@@ -23,6 +24,7 @@ from wrapper.reporter.reference import (
     load_sources,
     published_sweeps,
     select,
+    why_none,
 )
 from wrapper.runner.plan import expand, stand_in, upstream_flags
 from wrapper.runner.sweep import check_sweep, load_models
@@ -91,7 +93,8 @@ class TestTables:
 
     def test_figures_of_logs_that_contradict_themselves_say_so(self, references: tuple[Reference, ...]) -> None:
         found = select(
-            references, source="lambda_logs_2020_21", model="inception3", gpu="RTX A6000", precision="fp16", mode="training", batch_size=256
+            references,
+            Filter(source="lambda_logs_2020_21", model="inception3", gpu="RTX A6000", precision="fp16", mode="training", batch_size=256),
         )
         assert [(one.devices, "per device, but" in (one.caution or "")) for one in found] == [(2, True), (4, True), (8, True)]
 
@@ -129,7 +132,7 @@ class TestPublishedTables:
     def test_tensorflow_org_to_the_last_digit(self, references: tuple[Reference, ...], source: str, data: str) -> None:
         for devices, *figures in table(PUBLISHED[source, data]):
             for model, batch_size, figure in zip(MODELS_OF_THE_PAGE, BATCH_SIZES[source], figures, strict=True):
-                found = select(references, source=source, model=model, batch_size=batch_size, devices=int(devices))
+                found = select(references, Filter(source=source, model=model, batch_size=batch_size, devices=int(devices)))
                 found = tuple(reference for reference in found if reference.data == data)
                 assert [reference.published for reference in found] == ([] if figure == "N/A" else [figure])
                 assert all(reference.images_per_sec == float(figure) for reference in found)
@@ -147,7 +150,8 @@ class TestPublishedTables:
         }
         for gpu, figures in published.items():
             for model, figure in zip(("resnet50", "resnet152", "inception3", "inception4"), figures.split(), strict=True):
-                assert [reference.published for reference in select(references, source="lambda_blog_2019_03", gpu=gpu, model=model)] == [figure]
+                found = select(references, Filter(source="lambda_blog_2019_03", gpu=gpu, model=model))
+                assert [reference.published for reference in found] == [figure]
 
     @needs_collected
     @pytest.mark.parametrize("collected", ["training", "inference"])
@@ -259,41 +263,53 @@ class TestNames:
 class TestSelect:
     def test_by_all_at_once(self, references: tuple[Reference, ...]) -> None:
         found = select(
-            references, gpu="Tesla P100", model="resnet50", source="tf_org_dgx1", precision="fp32", batch_size=64, devices=8, mode="training"
+            references, Filter(gpu="Tesla P100", model="resnet50", source="tf_org_dgx1", precision="fp32", batch_size=64, devices=8, mode="training")
         )
         assert sorted(reference.published for reference in found) == ["1630", "1734"]
 
     def test_by_nothing_is_everything(self, references: tuple[Reference, ...]) -> None:
-        assert select(references) == references
+        assert select(references, Filter()) == references
+
+    @pytest.mark.parametrize(
+        ("asked", "near"),
+        [
+            ({"gpu": "RTX 2080 Tie"}, "GeForce RTX 2080 Ti"),
+            ({"model": "resnet5"}, "resnet50"),
+            ({"source": "tf_org_dgx2"}, "tf_org_dgx1"),
+        ],
+    )
+    def test_of_a_name_that_nobody_knows_the_nearest_is_named(self, references: tuple[Reference, ...], asked: dict[str, Any], near: str) -> None:
+        with pytest.raises(UsageError) as refused:
+            select(references, Filter(**asked))
+        assert str(*asked.values()) in refused.value.what and near in (refused.value.remedy or "")
 
     @pytest.mark.parametrize(
         ("asked", "near"),
         [
             ({"gpu": "RTX 2070"}, "GeForce RTX 2070 with Max-Q Design, "),
-            ({"gpu": "RTX 2080 Tie"}, "GeForce RTX 2080 Ti"),
             ({"gpu": "NVIDIA H200"}, "A100-PCIE-40GB"),
-            ({"model": "resnet5"}, "resnet50"),
-            ({"source": "tf_org_dgx2"}, "tf_org_dgx1"),
+            ({"model": "ncf"}, "Known: "),
             ({"batch_size": 63}, "64"),
+            ({"devices": 100}, "10"),
         ],
     )
-    def test_where_nothing_is_the_nearest_is_named(self, references: tuple[Reference, ...], asked: dict[str, Any], near: str) -> None:
-        with pytest.raises(UsageError) as refused:
-            select(references, **asked)
-        assert str(*asked.values()) in refused.value.what and near in (refused.value.remedy or "")
+    def test_where_nothing_was_published_the_nearest_is_named(self, references: tuple[Reference, ...], asked: dict[str, Any], near: str) -> None:
+        assert select(references, Filter(**asked)) == ()
+        why = why_none(references, Filter(**asked))
+        assert str(*asked.values()) in why and near in why
 
     def test_what_nothing_has_together_is_counted_without_each(self, references: tuple[Reference, ...]) -> None:
-        with pytest.raises(UsageError, match="all that is asked for") as refused:
-            select(references, source="tf_org_dgx1", precision="fp16")
+        asked = Filter(source="tf_org_dgx1", precision="fp16")
+        assert select(references, asked) == ()
         fp16, source = (
             sum(getattr(one, field) == value for one in references) for field, value in (("precision", "fp16"), ("source", "tf_org_dgx1"))
         )
-        assert refused.value.remedy == f"There are {fp16} without --source, {source} without --precision"
+        assert why_none(references, asked).endswith(f"There are {fp16} without --source, {source} without --precision")
 
     @pytest.mark.parametrize("asked", [{"model": "resnet5"}, {"source": "tf_org"}, {"mode": "inference"}, {"precision": "tf32"}, {"gpu": "GTX 9"}])
     def test_what_does_not_exist_is_refused(self, references: tuple[Reference, ...], asked: dict[str, str]) -> None:
         with pytest.raises(UsageError):
-            select(references, **asked)  # type: ignore[arg-type]
+            select(references, Filter(**asked))
 
 
 class TestAsPublished:
@@ -309,7 +325,7 @@ class TestAsPublished:
                 flags = upstream_flags(case)
                 (reference,) = (
                     found
-                    for found in select(references, source=source, model=case.model, batch_size=case.batch_size, devices=case.devices)
+                    for found in select(references, Filter(source=source, model=case.model, batch_size=case.batch_size, devices=case.devices))
                     if found.data == "synthetic"
                 )
                 assert flags["variable_update"] == reference.variable_update

@@ -12,6 +12,7 @@ import msgspec
 
 from wrapper import shipped
 from wrapper.errors import UsageError
+from wrapper.runner.sweep import load_models
 
 BEFORE_TF32 = frozenset({"CPU", "Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Polaris", "Vega", "RDNA", "RDNA 2"})
 """Architectures of gpus.csv without TF32, which came with Ampere: what runs on a later one as "fp32" may be TF32."""
@@ -176,43 +177,63 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"Near it: {', '.join(bare[one] for one in [*near][:3])}" if near else f"Known: {', '.join(bare.values())}"
 
 
-def select(
-    references: Iterable[Reference],
-    *,
-    gpu: str | None = None,
-    model: str | None = None,
-    source: str | None = None,
-    precision: str | None = None,
-    batch_size: int | None = None,
-    devices: int | None = None,
-    mode: str | None = None,
-) -> tuple[Reference, ...]:
-    """The references that have every value given; a reference that doesn't state a condition is not among those selected by it.
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """The values that are asked for; a reference that doesn't state a condition is not among those selected by it."""
 
-    Args:
-        gpu: any name or family that `gpu_names` knows.
-        devices: 0 for the CPU.
-        mode: "training" or "forward only".
+    gpu: str | None = None
+    """Any name or family that `gpu_names` knows."""
+    model: str | None = None
+    source: str | None = None
+    precision: str | None = None
+    batch_size: int | None = None
+    devices: int | None = None
+    """0 for the CPU."""
+    mode: str | None = None
+    """"training" or "forward only"."""
+
+    @property
+    def given(self) -> dict[str, str | int]:
+        return {field: value for field, value in msgspec.structs.asdict(self).items() if value is not None}
+
+
+def select(references: Sequence[Reference], asked: Filter) -> tuple[Reference, ...]:
+    """The references that have every value given; none where nothing was published of what is known otherwise, see `why_none`.
 
     Raises:
-        UsageError: an unknown GPU, model, source, precision or mode, with those that are spelled nearly so; or nothing has all the values.
+        UsageError: a GPU, model, source, precision or mode that nobody knows, with those that are spelled nearly so.
     """
-    references = tuple(references)
-    given = {"gpu": gpu, "model": model, "source": source, "precision": precision, "mode": mode, "batch_size": batch_size, "devices": devices}
-    wanted: dict[str, frozenset[object]] = {field: frozenset({value}) for field, value in given.items() if value is not None}
-    if gpu is not None:
-        wanted["gpu"] = gpu_names(gpu, {reference.gpu for reference in references})
-    for field, values in wanted.items():
-        known = {getattr(reference, field) for reference in references} - {None}
-        if not known & values:
-            name = "GPU" if field == "gpu" else field.replace("_", " ")
-            raise UsageError(f"no published figure has the {name} {given[field]!r}", nearest(str(given[field]), map(str, sorted(known))))
-    found = _having(references, wanted)
-    if not found:
-        counts = {field: len(_having(references, {other: wanted[other] for other in wanted if other != field})) for field in wanted}
-        parts = (f"{number} without --{field.replace('_', '-')}" for field, number in counts.items())
-        raise UsageError("no published figure has all that is asked for", f"There are {', '.join(parts)}")
-    return found
+    return _having(references, _wanted(references, asked))
+
+
+def why_none(references: Sequence[Reference], asked: Filter) -> str:
+    """In words, why `select` finds nothing, and what is near."""
+    wanted = _wanted(references, asked)
+    for field, value in asked.given.items():
+        if not _having(references, {field: wanted[field]}):
+            return f"There is no published figure of the {_spoken(field)} {value!r}. {nearest(str(value), _known(references, field))}"
+    counts = {field: len(_having(references, {other: wanted[other] for other in wanted if other != field})) for field in wanted}
+    parts = (f"{number} without --{field.replace('_', '-')}" for field, number in counts.items())
+    return f"No published figure has all that is asked for. There are {', '.join(parts)}"
+
+
+def _wanted(references: Sequence[Reference], asked: Filter) -> dict[str, frozenset[object]]:
+    wanted: dict[str, frozenset[object]] = {field: frozenset({value}) for field, value in asked.given.items()}
+    if asked.gpu is not None:
+        wanted["gpu"] = gpu_names(asked.gpu, {reference.gpu for reference in references})
+    for field in ("model", "source", "precision", "mode"):
+        known = {*_known(references, field), *(load_models() if field == "model" else ())}
+        if field in wanted and not wanted[field] & known:
+            value = asked.given[field]
+            raise UsageError(f"no published figure has the {_spoken(field)} {value!r}", nearest(str(value), sorted(known)))
+    return wanted
+
+
+def _known(references: Iterable[Reference], field: str) -> list[str]:
+    return [*map(str, sorted({getattr(reference, field) for reference in references} - {None}))]
+
+
+def _spoken(field: str) -> str:
+    return "GPU" if field == "gpu" else field.replace("_", " ")
 
 
 def _having(references: Iterable[Reference], wanted: Mapping[str, Collection[object]]) -> tuple[Reference, ...]:
