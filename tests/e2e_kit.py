@@ -8,6 +8,7 @@ upstream, and its lock files name tiny wheels that the real uv installs without 
 from __future__ import annotations
 
 import base64
+import compileall
 import dataclasses
 import hashlib
 import os
@@ -210,6 +211,7 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Product:
     _rewrite_table(root / "wrapper" / "data" / "releases.yaml", commits)
     for version in (OLD, NEW):
         lock(root, version)
+    compileall.compile_dir(root / "wrapper", quiet=1)  # where PYTHONDONTWRITEBYTECODE is set, each start would do it
     return Product(root=root, commits=commits)
 
 

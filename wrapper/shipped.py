@@ -22,8 +22,9 @@ def read_table(path: Path, kind: type[T]) -> T:
     """
     import yaml
 
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # eight times as fast; a PyYAML that was built without libyaml lacks it
     try:
-        return msgspec.convert(yaml.safe_load(path.read_text(encoding="utf-8")), kind)
+        return msgspec.convert(yaml.load(path.read_text(encoding="utf-8"), loader), kind)
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         remedy = 'Take back what was changed in it by hand. Versions are text: write them in quotes, as in tensorflow: "1.10.1"'
         raise FatalError(f"the table {path} is wrong: {error}", remedy) from error
