@@ -24,7 +24,7 @@ from wrapper.bootstrapper.proven import (
 )
 from wrapper.bootstrapper.release import load_releases
 from wrapper.errors import FatalError
-from wrapper.parser.remedies import REMEDIES
+from wrapper.parser.remedies import load_words
 from wrapper.runner.sweep import load_models
 
 ROW = {"tensorflow": "1.12.0", "upstream_commit": "a" * 40, "environment": "1.12.0-cpu-py3.6-0123456789"}
@@ -122,7 +122,7 @@ def test_the_committed_table_fits_the_releases() -> None:
 def test_the_committed_outcomes_say_why_and_name_no_place_of_a_machine() -> None:
     for proof in load_proven().values():
         for outcome in [*proof.models.values(), *filter(None, [proof.failure])]:
-            assert outcome.outcome in {*REMEDIES, OUTDATED, NO_ENVIRONMENT}
+            assert outcome.outcome in {*load_words().verdicts, OUTDATED, NO_ENVIRONMENT}
             datetime.date.fromisoformat(outcome.date)
             assert bool(outcome.reason) is (outcome.outcome not in (OK, OUTDATED))
             assert not re.search(r"://|(^|[\s'\"(])/(root|home|tmp|work|Users)/", outcome.reason)

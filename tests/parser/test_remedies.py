@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from wrapper.parser.remedies import WARNINGS
+from wrapper.parser.remedies import load_words
 from wrapper.reporter.checks import check_case
 from wrapper.runner.telemetry_summary import telemetry_warnings
 
@@ -18,5 +18,5 @@ def test_each_kind_of_warning_has_its_words(project: Path) -> None:
         listed = re.search(r"kinds:? ([\w, ]+)\.", function.__doc__ or "")
         assert listed
         kinds |= set(re.findall(r"\w+_\w+|drift|unstable|numerics|throttled", listed[1]))
-    assert kinds | {"incomplete"} == set(WARNINGS)
-    assert not any(words.endswith(".") for words in WARNINGS.values())
+    assert kinds | {"incomplete"} == set(load_words().warnings)
+    assert not any(words.endswith(".") for words in load_words().warnings.values())

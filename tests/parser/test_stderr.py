@@ -7,14 +7,14 @@ import tracemalloc
 
 import pytest
 
-from wrapper.parser.remedies import REMEDIES
+from wrapper.parser.remedies import load_words
 from wrapper.parser.signatures import load_signatures
 from wrapper.parser.stderr import GpuLine, Hit, summarise_stderr
 
 
 def test_each_signature_is_of_a_kind_and_stands_once() -> None:
     table = load_signatures()
-    assert table.explain.keys() <= {*REMEDIES, "memory_pressure", "disk_full", "no_gpu"}
+    assert table.explain.keys() <= {*load_words().verdicts, "memory_pressure", "disk_full", "no_gpu"}
     texts = [text for texts in table.explain.values() for text in texts]
     assert all(text.strip() for text in [*texts, *table.harmless])
     assert len(set(texts)) == len(texts)

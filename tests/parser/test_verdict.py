@@ -12,7 +12,7 @@ import pytest
 from wrapper.parser.clock import Clock
 from wrapper.parser.line import readable
 from wrapper.parser.output import parse, parse_file
-from wrapper.parser.remedies import REMEDIES, remedy_of
+from wrapper.parser.remedies import load_words, remedy_of
 from wrapper.parser.stderr import read_stderr, summarise_stderr
 from wrapper.parser.verdict import Judgement, judge
 from wrapper.process import Execution
@@ -168,8 +168,8 @@ def test_every_recorded_stream_is_in_the_table() -> None:
 
 
 def test_a_remedy_for_every_verdict() -> None:
-    assert set(REMEDIES) == VERDICTS
-    for verdict, sentence in REMEDIES.items():
+    assert set(load_words().verdicts) == VERDICTS
+    for verdict, sentence in load_words().verdicts.items():
         assert {name for _, name, _, _ in string.Formatter().parse(sentence) if name} <= {"batch_size", "model"}
         assert verdict == "ok" or remedy_of(verdict, CASE).endswith(".")
 

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console as Terminal
 
 from wrapper.console import Console
-from wrapper.parser.remedies import WARNINGS
+from wrapper.parser.remedies import load_words
 from wrapper.reporter.axis import Axis, Part, write_axis
 from wrapper.reporter.side_by_side import FILES, SideBySide, write_side_by_side
 from wrapper.reporter.store import append_trial, write_session
@@ -97,8 +97,8 @@ def test_each_warning_that_is_named_is_explained_on_the_page_in_the_text_and_on_
     terminal = io.StringIO()
     Console(Terminal(file=terminal, width=200)).show_side_by_side(found, tmp_path)
     texts = [terminal.getvalue(), *((tmp_path / name).read_text(encoding="utf-8") for name in FILES)]
-    assert all(WARNINGS[kind] in html.unescape(text) for kind in named for text in texts)
-    assert all(WARNINGS["drift"] not in text for text in texts)
+    assert all(load_words().warnings[kind] in html.unescape(text) for kind in named for text in texts)
+    assert all(load_words().warnings["drift"] not in text for text in texts)
 
 
 def test_the_geometric_mean_is_over_what_all_have(make: Maker) -> None:

@@ -14,7 +14,7 @@ from markup import Markup
 
 from wrapper.comparing import Against, keep_comparison
 from wrapper.errors import FatalError
-from wrapper.parser.remedies import WARNINGS
+from wrapper.parser.remedies import load_words
 from wrapper.reporter.analysis import Summary
 from wrapper.reporter.importer import ImportedReport, as_reports, import_logs
 from wrapper.reporter.kept import COMPARISON_FILE
@@ -91,7 +91,7 @@ def test_the_table_tells_warnings_and_no_directory(tmp_path: Path, make_session:
     site = write_site([_report(tmp_path / "mine", make_session(planned_trials=5), trials)], tmp_path / "site")
     text = site.index.read_text(encoding="utf-8")
     assert "unstable, incomplete</td>" in text and "<td>real</td>" in text
-    assert all(f"<dt>{kind}</dt><dd>{WARNINGS[kind]}.</dd>" in text for kind in ("unstable", "incomplete"))
+    assert all(f"<dt>{kind}</dt><dd>{load_words().warnings[kind]}.</dd>" in text for kind in ("unstable", "incomplete"))
     assert "somebody" not in text
 
 

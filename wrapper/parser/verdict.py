@@ -83,7 +83,7 @@ def judge(
         window: start and end of the timed loop in seconds, see `timed_window`; None where that is not known.
 
     Returns:
-        "ok" with the figure in images/sec and its warnings, or another key of `REMEDIES` with the line or reading that decided.
+        "ok" with the figure in images/sec and its warnings, or another verdict of words.yaml with the line or reading that decided.
     """
     problem: tuple[str, str] | None
     if missing := _total_problem(output):
