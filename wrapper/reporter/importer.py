@@ -11,7 +11,7 @@ import msgspec
 
 from wrapper.errors import FatalError
 from wrapper.process import Execution
-from wrapper.reporter.analysis import Summary, failure, figure, summarise
+from wrapper.reporter.analysis import Summary, failure, figure, grouped, summarise
 from wrapper.reporter.benchmark_log import METRIC_FILE, RUN_FILE, read_benchmark_log
 from wrapper.reporter.foreign_log import ImportedLog, Refusal, path_text, read_log
 from wrapper.reporter.matching import Conditions, conditions_of, references_from
@@ -95,12 +95,9 @@ def as_reports(rows: Iterable[ImportedLog], source_name: str) -> tuple[ImportedR
     """
     rows = [row for row in rows if not row.unstated & NEEDED]
     gpus = _known(rows)
-    groups: dict[tuple[str, str, str], list[ImportedLog]] = {}
-    for row in rows:
-        name = f"{source_name} {row.machine}" if row.machine else source_name
-        conditions = _conditions(row, gpus, name)
-        groups.setdefault((name, conditions.gpu, conditions.tensorflow), []).append(row)
-    return tuple(_report(group, _conditions(group[0], gpus, name)) for (name, _, _), group in groups.items())
+    named = [(row, _conditions(row, gpus, f"{source_name} {row.machine}" if row.machine else source_name)) for row in rows]
+    groups = grouped(named, lambda pair: (pair[1].name, pair[1].gpu, pair[1].tensorflow))
+    return tuple(_report([row for row, _ in group], group[0][1]) for group in groups.values())
 
 
 def _below(path: Path) -> Iterator[ImportedLog | Refusal]:
@@ -170,28 +167,23 @@ def _own_report(directory: Path) -> Iterator[ImportedLog | Refusal]:
 
 def _report(rows: Sequence[ImportedLog], conditions: Conditions) -> ImportedReport:
     days = sorted({row.date for row in rows if row.date})
-    unstated: dict[Case, frozenset[str]] = {}
-    for row in rows:
-        unstated[row.case] = unstated.get(row.case, frozenset()) | row.unstated
+    by_case = grouped(rows, lambda row: row.case)
+    unstated = {case: frozenset[str]().union(*(row.unstated for row in of_case)) for case, of_case in by_case.items()}
     measured = " to ".join(dict.fromkeys((days[0], days[-1]))) if days else None
     return ImportedReport(
         conditions=msgspec.structs.replace(conditions, measured=measured, unstated=unstated),
         summaries=summarise(map(_trial, rows)),
-        logs=_logs(rows),
+        logs=_logs(by_case),
     )
 
 
-def _logs(rows: Sequence[ImportedLog]) -> dict[Case, tuple[str, ...]]:
-    paths = [Path(row.path) for row in rows]
+def _logs(by_case: Mapping[Case, Sequence[ImportedLog]]) -> dict[Case, tuple[str, ...]]:
+    paths = {case: [Path(row.path) for row in rows] for case, rows in by_case.items()}
     try:
-        top = os.path.commonpath([path.parent for path in paths])
-        names = [path.relative_to(top).as_posix() for path in paths]
+        top = os.path.commonpath([path.parent for of_case in paths.values() for path in of_case])
+        return {case: tuple(path.relative_to(top).as_posix() for path in of_case) for case, of_case in paths.items()}
     except ValueError:  # they lie on several drives
-        names = [path.name for path in paths]
-    logs: dict[Case, tuple[str, ...]] = {}
-    for row, name in zip(rows, names, strict=True):
-        logs[row.case] = (*logs.get(row.case, ()), name)
-    return logs
+        return {case: tuple(path.name for path in of_case) for case, of_case in paths.items()}
 
 
 def _known(rows: Iterable[ImportedLog]) -> dict[str, GpuModel]:
