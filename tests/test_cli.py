@@ -335,6 +335,10 @@ def test_nothing_heavy_is_imported_on_the_way_to_help(arguments: list[str]) -> N
     assert not imported & {"pandas", "numpy", "git", "jinja2", "rich", "cpuinfo", "pynvml", "uv", "yaml", "psutil"}
 
 
+def test_every_argument_of_every_command_is_explained() -> None:
+    assert [(name, action.dest) for name, command in COMMANDS.items() for action in command._actions if not action.help] == []
+
+
 def test_the_releases_are_listed(product: Product) -> None:
     done = product.run("releases")
     assert (done.returncode, done.stderr) == (0, "")

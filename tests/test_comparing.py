@@ -156,6 +156,17 @@ class TestReferences:
         assert code == 0
         assert {line.split()[0]: int(line.split()[1]) for line in printed.splitlines()[1:] if not line.startswith(" ")} == figures
 
+    @pytest.mark.parametrize("asked", [(), ("--gpu", "Turing"), ("--source", "lambda_logs_2020_21"), ("--gpu", "RTX 2080 Ti", "--model", "resnet50")])
+    def test_many_are_counted_unless_all_are_asked_for(self, asked: tuple[str, ...], command: Command) -> None:
+        listed = json.loads(command("references", *asked, "--json")[1])["references"]
+        code, short = command("references", *asked)
+        counts = Counter((one["gpu"], one["source"]) for one in listed)
+        assert code == 0 and len(listed) > 50 and len(short.splitlines()) < 120
+        assert all(re.search(rf"^{re.escape(gpu)} +{source} +{count} ", short, re.MULTILINE) for (gpu, source), count in counts.items())
+        assert f"{len(listed)} published figures of " in short and "--all" in short
+        if len(listed) < 1000:
+            assert f"{len(listed)} published figures; " in command("references", *asked, "--all")[1]
+
     @pytest.mark.parametrize("asked", [("--gpu", "RTX 2080 Tie"), ("--model", "resnet5"), ("--source", "nobody")])
     def test_what_does_not_exist_is_refused(self, asked: tuple[str, str], command: Command) -> None:
         code, printed = command("references", *asked)

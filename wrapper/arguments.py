@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     _add_conduct(noise)
     noise.add_argument("--pairs", type=int, default=5, metavar="N", help="trials on each side (default 5)")
     batch_size = commands.add_parser("batch-size", allow_abbrev=False, help="find the largest batch size per device that trains on this GPU")
-    batch_size.add_argument("names", nargs="+", metavar="MODEL")
+    batch_size.add_argument("names", nargs="+", metavar="MODEL", help="a model of upstream's, such as resnet50")
     _add_wish(batch_size)
     _add_sweep(batch_size)
     _add_conduct(batch_size)

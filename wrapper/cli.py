@@ -205,8 +205,11 @@ def _references(options: argparse.Namespace, console: Console, given: list[str])
     if not found:
         console.say(why_none(references, asked))
         return EXIT_OK
-    show = views.sources_parts if options.sources else views.references_parts
-    console.show(show(found, load_sources()))
+    if options.json:
+        console.write(views.references_json(found, load_sources()))
+        return EXIT_OK
+    counted = views.reference_counts_parts if len(found) > views.MOST_FIGURES and not options.all else views.references_parts
+    console.show((views.sources_parts if options.sources else counted)(found, load_sources()))
     return EXIT_OK
 
 

@@ -16,9 +16,9 @@ def add_comparing(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     imports.add_argument("paths", type=given_path, nargs="+", metavar="PATH", help="a log, or a directory that is searched for logs")
     imports.add_argument("--csv", type=given_path, metavar="FILE", help="write a row for each log")
     verify = commands.add_parser("verify", allow_abbrev=False, help="recompute a report from its logs; exits with 1 when something does not hold")
-    verify.add_argument("directory", type=given_path, metavar="DIR")
+    verify.add_argument("directory", type=given_path, metavar="DIR", help="a report's directory, or that of several releases")
     merge = commands.add_parser("merge", allow_abbrev=False, help="put reports of several machines side by side")
-    merge.add_argument("directories", type=given_path, nargs="+", metavar="DIR")
+    merge.add_argument("directories", type=given_path, nargs="+", metavar="DIR", help="a report's directory, or a directory of reports")
     site = commands.add_parser("site", allow_abbrev=False, help="make a static site of reports")
     site.add_argument("out", type=given_path, metavar="OUT", help="the directory to make it in")
     site.add_argument(
@@ -27,7 +27,7 @@ def add_comparing(commands: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _add_report(command: argparse.ArgumentParser) -> None:
-    command.add_argument("directory", type=given_path, metavar="DIR")
+    command.add_argument("directory", type=given_path, metavar="DIR", help="a report's directory, or that of several releases")
     command.add_argument("--block", action="store_true", help="print only a block of Markdown to paste into an issue or a forum")
     command.add_argument("--price", type=float, metavar="AMOUNT", help="what the hardware cost, for images per unit of price")
     command.add_argument("--kwh", type=float, metavar="AMOUNT", help="what a kilowatt-hour costs, for the energy of an image")
@@ -66,10 +66,12 @@ def _add_references(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--gpu", type=given_text, metavar="NAME", help="a GPU, a family or an architecture, such as 'RTX 2080 Ti', V100 or Turing; or CPU"
     )
-    command.add_argument("--model", type=given_text, metavar="NAME")
+    command.add_argument("--model", type=given_text, metavar="NAME", help="such as resnet50")
     command.add_argument("--source", type=given_text, metavar="NAME", help="such as tf_org_dgx1; --sources lists them")
     command.add_argument("--sources", action="store_true", help="list the sources of the figures instead of the figures")
-    command.add_argument("--precision", choices=("fp32", "fp16"))
+    command.add_argument("--precision", choices=("fp32", "fp16"), help="only figures that state this one")
     command.add_argument("--batch-size", type=int, metavar="N", help="per device")
     command.add_argument("--devices", type=int, metavar="N", help="0: the CPU")
-    command.add_argument("--mode", choices=("training", "forward-only"))
+    command.add_argument("--mode", choices=("training", "forward-only"), help="forward-only is inference")
+    command.add_argument("--all", action="store_true", help="print each figure, however many there are, instead of counting them")
+    command.add_argument("--json", action="store_true", help="print all that is known of each figure as JSON")

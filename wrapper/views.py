@@ -25,6 +25,8 @@ from wrapper.tables import counted, table
 
 Parts = Iterator[str | Table]
 
+MOST_FIGURES = 50
+"""So many published figures are listed; more are counted."""
 SHOWN = 20
 """So many kinds of notes on imported logs, and figures that are in no table; all are in the file of --csv."""
 
@@ -35,6 +37,25 @@ def references_parts(references: Sequence[Reference], sources: Mapping[str, Sour
     yield table(("Device", "Model", "Batch", "Images/sec", "Conditions", "Source"), (_reference_row(one, numbers) for one in references), "llrrll")
     yield f"{counted(len(references), 'published figure')}; images/sec are the total over all devices, batch sizes per device, and – is not stated"
     yield from source_lines(numbers, sources)
+
+
+def reference_counts_parts(references: Sequence[Reference], sources: Mapping[str, Source]) -> Parts:
+    """How many published figures there are of each device in each source, and how to see them."""
+    models: dict[tuple[str, str], list[str]] = {}
+    for one in references:
+        models.setdefault((one.gpu, one.source), []).append(one.model)
+    rows = ((gpu, source, str(len(of)), ", ".join(sorted(set(of)))) for (gpu, source), of in sorted(models.items()))
+    yield table(("Device", "Source", "Figures", "Models"), rows, "llrl")
+    yield f"{counted(len(references), 'published figure')} of {counted(len(sources.keys() & {one.source for one in references}), 'source')}, counted"
+    yield f"Up to {MOST_FIGURES} are listed: narrow them by --gpu, --model, --source, --precision, --batch-size, --devices or --mode"
+    yield "All of them, each with its conditions: --all, or --json"
+
+
+def references_json(references: Sequence[Reference], sources: Mapping[str, Source]) -> str:
+    """All that is known of each figure, and of the sources."""
+    named = {one.source for one in references}
+    content = {"references": references, "sources": [source for name, source in sources.items() if name in named]}
+    return msgspec.json.format(msgspec.json.encode(content), indent=1).decode() + "\n"
 
 
 def sources_parts(references: Sequence[Reference], sources: Mapping[str, Source]) -> Parts:
