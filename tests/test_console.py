@@ -39,16 +39,23 @@ def test_text_of_others_cannot_steer_the_terminal(terminal: bool) -> None:
     assert printed == "host ?]0;owned??[2J?31m[bold red]? :smile: /path 12 'x' https://example.invalid\n"
 
 
-def test_a_step_line_is_shown_plainly_but_not_each_one() -> None:
-    def watch(console: Console) -> None:
-        for step in range(1, 100):
-            event = read_line(b"%d\timages/sec: 225.3 +/- 0.0 (jitter = 0.0)\t7.051\n" % step)
-            assert event is not None
-            console.line(event, step / 2)
+STAGE, STEP = b"Running warm up\n", b"7\timages/sec: 225.3 +/- 0.0 (jitter = 0.0)\t7.051\n"
 
-    lines = printed_by(watch).splitlines()
-    assert len(lines) == 4
-    assert all("images/sec so far" in line for line in lines)
+
+@pytest.mark.parametrize(("ends", "minutes"), [(59, 0), (61, 1), (185, 3)])
+def test_a_file_gets_a_line_when_a_trial_starts_and_ends_and_one_a_minute(ends: int, minutes: int) -> None:
+    def watch(console: Console) -> None:
+        planned, trial = a_trial(1)
+        console.trial_started(planned, 0, 1)
+        for second in range(1, ends):
+            event = read_line(STAGE if second < 30 else STEP)
+            assert event is not None
+            console.line(event, float(second))
+        console.trial_ended(trial)
+
+    head, *between, end = printed_by(watch).splitlines()
+    assert head == "trial 1 of 1: trivial-b2-fp32-cpu1, repeat 1" and end.startswith(f"{head}: 1.00 images/sec")
+    assert between == [f"  step 7, 225.3 images/sec so far ({minute * 60} s)" for minute in range(1, minutes + 1)]
 
 
 def a_trial(index: int) -> tuple[PlannedTrial, Trial]:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from wrapper.runner.plan import PlannedTrial
     from wrapper.runner.sweep import Sweep
 
-PLAIN_INTERVAL_S = 10.0
-"""Where the terminal is a file, step lines are shown this often at most."""
+PLAIN_INTERVAL_S = 60.0
+"""Where the terminal is a file, how far a trial is is shown this often at most."""
 WIDEST_TABLE = 120
 """Columns of the terminal; where it is a file, too."""
 
@@ -102,12 +102,11 @@ class Console:
         """A line of upstream's output, as it comes. Called in another thread."""
         if event.kind == "stage":
             self._stage = event.key
-            self._show_plainly()
         elif event.kind == "step" and event.step is not None:
             self._stage = f"step {event.step.step}, {event.step.images_per_sec:.1f} images/sec so far"
-            if seconds - self._shown >= PLAIN_INTERVAL_S:
-                self._shown = seconds
-                self._show_plainly()
+        if self._live is None and seconds - self._shown >= PLAIN_INTERVAL_S:
+            self._shown = seconds
+            self.say(f"  {self._stage} ({seconds:.0f} s)")
 
     def trial_ended(self, trial: Trial) -> None:
         self._stop_live()
@@ -152,7 +151,7 @@ class Console:
     def show_report(self, report: Report, directory: Path) -> None:
         self.say(f"\n{report.title}")
         self._terminal.print(table(report.headline.headers, report.headline.rows, report.headline.align))
-        self.say("; ".join(f"{name}: {value}" for name, value in report.headline.common.items()))
+        self.say("; ".join(f"{name}: {value}" for name, value in report.common.items()))
         for line in report.warnings:
             self.say(f"note: {line}")
         self._explain(report.meanings)
@@ -171,9 +170,8 @@ class Console:
             self.say(f"beside published results: {own_program()} compare {shlex.quote(str(directory))}")
 
     def show_side_by_side(self, found: SideBySide, directory: Path) -> None:
-        rows = ([str(cell) for cell in row] for row in found.figures.rows)
         self.say(f"\n{found.title}")
-        self.show([table(found.figures.headers, rows, found.figures.align), f"{found.caption}."])
+        self.show([table(found.figures.headers, found.figures.rows, found.figures.align), f"{found.caption}."])
         for release, reason, remedy in found.left_out.rows:
             self.say(f"left out: TensorFlow {release}: {reason}. {remedy or ''}")
         for note in found.notes:
@@ -213,10 +211,6 @@ class Console:
     def _line(self) -> Text:
         seconds = time.monotonic() - self._started
         return Text(plain(f"{self._head}: {self._stage} ({seconds:.0f} s){self._time_left()}"), overflow="ellipsis", no_wrap=True)
-
-    def _show_plainly(self) -> None:
-        if self._live is None:
-            self.say(f"  {self._stage} ({time.monotonic() - self._started:.1f} s)")
 
     def _time_left(self) -> str:
         if not self._seconds or not self._left:
