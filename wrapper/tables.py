@@ -18,17 +18,17 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else plural}"
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[str]], align: str = "") -> Table:
+def table(headers: Sequence[str], rows: Iterable[Sequence[object]], align: str = "") -> Table:
     """A table without lines; text that does not fit is folded, never cut.
 
     Args:
         headers: one for each column.
-        rows: cells.
+        rows: cells; None is shown as a dash.
         align: a letter for each column, "l" or "r"; all left where empty.
     """
     made = Table(box=None, pad_edge=False, header_style="bold")
     for header, side in zip(headers, align or "l" * len(headers), strict=True):
         made.add_column(plain(header), overflow="fold", justify="right" if side == "r" else "left")
     for row in rows:
-        made.add_row(*map(plain, row))
+        made.add_row(*(plain("–" if cell is None else str(cell)) for cell in row))
     return made

@@ -101,7 +101,7 @@ def comparison_parts(comparisons: Sequence[Comparison], sources: Mapping[str, So
         if isinstance(part, str):
             yield gap + part
         else:
-            yield table(part.headers, ([str("–" if cell is None else cell) for cell in row] for row in part.rows), part.align)
+            yield table(part.headers, part.rows, part.align)
         gap = "" if isinstance(part, str) else "\n"
 
 
@@ -193,7 +193,7 @@ def merge_parts(merged: Sequence[MergedTable]) -> Parts:
 
 def cost_parts(cost: Cost) -> Parts:
     """What each case costs, and what is not counted."""
-    yield table(cost.headers, cost.rows, cost.align)
+    yield table(cost.table.headers, cost.table.rows, cost.table.align)
     yield from cost.assumptions
 
 

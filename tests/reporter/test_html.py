@@ -375,7 +375,7 @@ def test_cost_uses_what_was_given_and_nothing_else(make_session: Any, trials: li
     report = _composed(make_session(), trials)
     full = cost(report, price=500, kwh=0.36, per_hour=2.0)
     assert full is not None
-    first = dict(zip(full.headers, full.rows[0], strict=True))
+    first = dict(zip(full.table.headers, full.table.rows[0], strict=True))
     # 5000 J for 20 s at 200 and at 204 images/sec: 1.25 and 1.2255 J an image
     assert first == {
         "Case": report.labels[trials[0].case],
@@ -384,10 +384,10 @@ def test_cost_uses_what_was_given_and_nothing_else(make_session: Any, trials: li
         "Images per joule": "0.8079",
         "Energy cost of a million images": "0.1238",
     }
-    assert full.rows[1][3:] == ("–", "–")
+    assert full.table.rows[1][3:] == ("–", "–")
     only_energy = cost(report)
     assert only_energy is not None
-    assert only_energy.headers == ("Case", "Images per joule")
+    assert only_energy.table.headers == ("Case", "Images per joule")
     few = _composed(make_session(), trials[2:4])
     assert cost(few) is None
     unread = cost(few, kwh=0.3)

@@ -234,7 +234,7 @@ def test_settings_become_columns_only_where_cases_differ(tmp_path: Path, make_se
     report = _report_on(tmp_path, make_session(), [make_trial(1, 5.0), make_trial(2, 9.0, case={"precision": "fp16", "xla": True})])
     assert report.headline.headers[:4] == ("Model", "Batch size per device", "Precision", "XLA")
     assert list(report.labels.values()) == ["resnet50, batch 64, fp32, XLA off", "resnet50, batch 64, fp16, XLA on"]
-    assert (report.headline.common["Devices"], report.headline.common["Data"]) == ("1 GPU", "synthetic")
+    assert (report.common["Devices"], report.common["Data"]) == ("1 GPU", "synthetic")
 
 
 def test_unknown_facts_are_said_to_be_unknown(tmp_path: Path, make_session: Any, mixed: list[Trial]) -> None:

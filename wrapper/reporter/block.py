@@ -24,7 +24,7 @@ def block(report: Report) -> str:
         for one, spread in zip(shown, spreads, strict=True)
     ]
     session, release, host = report.session, report.session.release, report.session.host
-    common = "; ".join(f"{name}: {value}" for name, value in report.headline.common.items())
+    common = "; ".join(f"{name}: {value}" for name, value in report.common.items())
     warned = meanings(kind for one in report.summaries for kind in report.caveats(one))
     facts = [
         f"Hardware: {hardware(session)}, driver {drivers(session) or 'not used'}; {known(host, 'cpu')}; {known(host, 'os')}",

@@ -8,8 +8,8 @@ from wrapper.reporter.analysis import grouped
 from wrapper.reporter.comparison import Comparison, Unmatched
 from wrapper.reporter.comparison_grid import HeadlineTable, headline_tables
 from wrapper.reporter.comparison_tables import Parts, comparison_tables, numbered, source_lines
+from wrapper.reporter.headline import Table
 from wrapper.reporter.reference import Source
-from wrapper.reporter.tables import Table
 
 _FEW = 12
 """So many ratios, each with its conditions, fit a screen or two, and nothing is left out."""

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from wrapper.reporter.analysis import grouped
 from wrapper.reporter.comparison import Comparison, Overall, Row, Unmatched, shared_conditions
 from wrapper.reporter.comparison_grid import Cell, HeadlineTable, headline_tables
-from wrapper.reporter.headline import mean_text
+from wrapper.reporter.headline import Table, mean_text
 from wrapper.reporter.matching import not_stated
 from wrapper.reporter.reference import Source
-from wrapper.reporter.tables import Table
 
 Parts = Iterator[str | Table]
 

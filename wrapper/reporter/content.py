@@ -11,7 +11,7 @@ from wrapper.parser.verdict import Warning
 from wrapper.reporter.analysis import Summary, by_case, failure, summarise
 from wrapper.reporter.checks import check_case
 from wrapper.reporter.facts import hardware
-from wrapper.reporter.headline import Headline, headline, labels
+from wrapper.reporter.headline import Table, common_settings, headline, labels
 from wrapper.reporter.numerics import KnownLosses, Numerics, numerics
 from wrapper.reporter.store import Records, Session, Trial
 from wrapper.runner.sweep import Case
@@ -46,7 +46,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     session: Session
     trials: tuple[Trial, ...]
     by_case: dict[Case, list[Trial]]
-    headline: Headline
+    headline: Table
+    common: dict[str, str]
+    """Settings that all cases share."""
     failures: tuple[Failure, ...]
     summaries: tuple[Summary, ...]
     labels: dict[Case, str]
@@ -127,6 +129,7 @@ def compose(session: Session, records: Records, known_losses: Sequence[KnownLoss
         trials=records.trials,
         by_case=trials_of,
         headline=headline(summaries, case_warnings),
+        common=common_settings(names),
         failures=failures,
         summaries=summaries,
         labels=names,

@@ -11,6 +11,7 @@ import msgspec
 from wrapper.errors import UsageError
 from wrapper.reporter.analysis import figure
 from wrapper.reporter.content import Report
+from wrapper.reporter.headline import Table
 from wrapper.reporter.store import Trial
 from wrapper.runner.sweep import Case
 from wrapper.runner.telemetry_summary import TelemetrySummary
@@ -19,17 +20,13 @@ _JOULES_PER_KWH = 3.6e6
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """A table, a row for each case with a figure, and what it does not count."""
+    """What each case with a figure costs."""
 
-    headers: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    table: Table
     assumptions: tuple[str, ...]
+    """What it does not count."""
     priced: bool = True
     """False where no price was given, and it is a table of energy alone."""
-
-    @property
-    def align(self) -> str:
-        return "l" + "r" * (len(self.headers) - 1)
 
 
 def cost(report: Report, *, price: float | None = None, kwh: float | None = None, per_hour: float | None = None) -> Cost | None:
@@ -62,9 +59,10 @@ def cost(report: Report, *, price: float | None = None, kwh: float | None = None
         columns["Energy cost of a million images"] = {case: 1e6 * energy * kwh / _JOULES_PER_KWH for case, energy in joules.items()}
     if not columns and not kwh:
         return None
-    rows = tuple((report.labels[case], *(_text(values.get(case)) for values in columns.values())) for case in means)
+    rows = [(report.labels[case], *(_text(values.get(case)) for values in columns.values())) for case in means]
+    table = Table(("Case", *columns), rows, "l" + "r" * len(columns))
     assumptions = _assumptions(price, kwh, per_hour, bool(joules))
-    return Cost(headers=("Case", *columns), rows=rows, assumptions=assumptions, priced=any((price, kwh, per_hour)))
+    return Cost(table=table, assumptions=assumptions, priced=any((price, kwh, per_hour)))
 
 
 def _text(value: float | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -15,20 +15,20 @@ _MOST_DECIMALS = 3
 """Upstream prints totals with two; the mean of a few is known to about one more."""
 
 
-class Headline(msgspec.Struct, frozen=True, kw_only=True):
-    """A table of the cases: what was measured, and how sure it is."""
+class Table(msgspec.Struct, frozen=True):
+    """Text that is not escaped yet."""
 
-    headers: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    headers: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    """None is shown as a dash."""
     align: str
     """A letter for each column, "l" or "r"."""
-    common: dict[str, str]
-    """Settings that all cases share; the others are columns."""
 
 
-def headline(summaries: Sequence[Summary], case_warnings: Mapping[Case, Sequence[Warning]]) -> Headline:
-    """Make the table; a setting gets a column only where cases differ in it. Warnings on trials are counted, those on a case are named."""
-    common, varying = _common_and_varying([summary.case for summary in summaries])
+def headline(summaries: Sequence[Summary], case_warnings: Mapping[Case, Sequence[Warning]]) -> Table:
+    """What was measured of each case, and how sure it is; a setting gets a column only where cases differ in it. Warnings on trials are counted,
+    those on a case are named."""
+    varying = _varying([settings(summary.case) for summary in summaries])
     failed, warned = any(summary.failed for summary in summaries), any(summary.warnings or case_warnings[summary.case] for summary in summaries)
     headers = ["Model", "Batch size per device", *varying, "Images/sec (mean ± 95 % interval)", "n", "Spread (sd)", "Min to max"]
     headers += ["Failed"] if failed else []
@@ -43,12 +43,19 @@ def headline(summaries: Sequence[Summary], case_warnings: Mapping[Case, Sequence
         row += [_counts(summary.warnings, [warning.kind for warning in case_warnings[case]])] if warned else []
         rows.append(tuple(row))
     align = "lr" + "l" * len(varying) + "rrrr" + "l" * (failed + warned)
-    return Headline(headers=tuple(headers), rows=tuple(rows), align=align, common=common)
+    return Table(tuple(headers), tuple(rows), align)
+
+
+def common_settings(cases: Iterable[Case]) -> dict[str, str]:
+    """The settings that all cases share; the others are columns of the headline."""
+    all_settings = [settings(case) for case in cases]
+    varying = _varying(all_settings)
+    return {name: value for name, value in all_settings[0].items() if name not in varying} if all_settings else {}
 
 
 def labels(cases: Sequence[Case]) -> dict[Case, str]:
     """A short name for each case that tells it from the others, such as "resnet50, batch 64, fp16"."""
-    _, varying = _common_and_varying(cases)
+    varying = _varying([settings(case) for case in cases])
     return {case: ", ".join([case.model, f"batch {case.batch_size}", *(_spoken(name, settings(case)[name]) for name in varying)]) for case in cases}
 
 
@@ -82,11 +89,8 @@ def significant(value: float, digits: int) -> str:
     return f"{value:.{min(_MOST_DECIMALS, max(0, digits - 1 - exponent)) if value else 0}f}"
 
 
-def _common_and_varying(cases: Sequence[Case]) -> tuple[dict[str, str], list[str]]:
-    all_settings = [settings(case) for case in cases]
-    names = list(all_settings[0]) if all_settings else []
-    varying = [name for name in names if len({values[name] for values in all_settings}) > 1]
-    return {name: all_settings[0][name] for name in names if name not in varying}, varying
+def _varying(all_settings: Sequence[Mapping[str, str]]) -> list[str]:
+    return [name for name, value in all_settings[0].items() if any(values[name] != value for values in all_settings)] if all_settings else []
 
 
 def _spoken(name: str, value: str) -> str:

@@ -16,12 +16,12 @@ from wrapper.reporter.content import Report
 from wrapper.reporter.cost import Cost
 from wrapper.reporter.facts import started_by
 from wrapper.reporter.figures import Figure, batch_figures, scaling_figures, series_figures
-from wrapper.reporter.headline import mean_text, settings, significant
+from wrapper.reporter.headline import Table, mean_text, settings, significant
 from wrapper.reporter.markdown import clean
 from wrapper.reporter.paths import without_directories
 from wrapper.reporter.reference import load_sources
 from wrapper.reporter.series import TRIALS_READ, Series
-from wrapper.reporter.tables import Table, contents, fitted
+from wrapper.reporter.tables import contents, fitted
 from wrapper.reporter.templates import TEMPLATES, environment
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def report_html(report: Report, *, series: Mapping[int, Series] | None = None, c
         **contents(report),
         title=report.title,
         mark=mark(report),
-        common=Table(("Setting", "Value"), list(report.headline.common.items()), "ll"),
+        common=Table(("Setting", "Value"), list(report.common.items()), "ll"),
         chart=bar_chart(report),
         figures=[*batch_figures(report), *scaling_figures(report)],
         over_time=_over_time(report, series or {}),
@@ -61,7 +61,7 @@ def report_html(report: Report, *, series: Mapping[int, Series] | None = None, c
 
 def picture(report: Report) -> str:
     """The bars alone, as an SVG document on a white ground."""
-    chart, common = bar_chart(report), report.headline.common
+    chart, common = bar_chart(report), report.common
     subtitle = [
         report.notice,
         ", ".join(common[name] for name in ("Mode", "Devices", "Precision") if name in common),

@@ -8,12 +8,12 @@ from wrapper.reporter.comparison import Comparison
 from wrapper.reporter.comparison_tables import comparison_tables
 from wrapper.reporter.content import Report
 from wrapper.reporter.facts import started_by
-from wrapper.reporter.headline import Headline
+from wrapper.reporter.headline import Table
 from wrapper.reporter.markdown import Markdown, code_block, inline, table
 from wrapper.reporter.paths import without_directories
 from wrapper.reporter.reference import load_sources
 from wrapper.reporter.resuming import resume_command
-from wrapper.reporter.tables import Table, contents
+from wrapper.reporter.tables import contents
 from wrapper.reporter.templates import environment
 
 _RETRIES_SHOWN = 20
@@ -41,5 +41,5 @@ def _shown(value: object) -> Markdown:
     return value if isinstance(value, Markdown) else inline(without_directories(str(value)))
 
 
-def _table(found: Table | Headline) -> Markdown:
+def _table(found: Table) -> Markdown:
     return table(found.headers, [[None if cell is None else _shown(cell) for cell in row] for row in found.rows], found.align)

@@ -14,12 +14,12 @@ from wrapper.reporter.comparison import Comparison, Row, compare, ratio_text
 from wrapper.reporter.content import Report, compose
 from wrapper.reporter.facts import hardware, known
 from wrapper.reporter.files import write_text_atomically
-from wrapper.reporter.headline import headline, labels, mean_text
+from wrapper.reporter.headline import Table, common_settings, labels, mean_text
 from wrapper.reporter.html import render
 from wrapper.reporter.matching import conditions_of, references_from
 from wrapper.reporter.page import render_markdown
 from wrapper.reporter.store import Session, read_records
-from wrapper.reporter.tables import Table, shortened
+from wrapper.reporter.tables import shortened
 from wrapper.runner.sweep import Case
 
 FILES = ("releases.md", "releases.html")
@@ -128,7 +128,7 @@ def side_by_side(axis: Axis, measured: Sequence[Measured]) -> SideBySide:
         figures=Table(
             ("Case", *(f"TensorFlow {part.tensorflow}" for part in axis.parts)), (*rows, *_means(axis, measured, base)), "l" + "r" * len(axis.parts)
         ),
-        common=headline(list(first.values()), dict.fromkeys(first, ())).common,
+        common=common_settings(first),
         software=_software(measured),
         reports=tuple(one.part.tensorflow for one in measured),
         left_out=Table(

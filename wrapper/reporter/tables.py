@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any
-
-import msgspec
 
 from wrapper.reporter.analysis import failure, figure
 from wrapper.reporter.content import Report
 from wrapper.reporter.facts import command_lines, host_rows, known, software_rows
+from wrapper.reporter.headline import Table
 
 MOST_ROWS = 1000
 """A page with more would be slow to open."""
 _REASON_CHARACTERS = 400
 """Of a reason that are shown; the whole is in results.json."""
-
-
-class Table(msgspec.Struct, frozen=True):
-    headers: Sequence[str]
-    rows: Sequence[Sequence[object]]
-    """None is shown as a dash."""
-    align: str
-    """A letter for each column, "l" or "r"."""
 
 
 def contents(report: Report) -> dict[str, Any]:
