@@ -83,13 +83,14 @@ def how_it_ended(execution: Execution) -> str:
     """One phrase for an end that was not clean."""
     if execution.ended_by != "exit" or execution.exit_code is None:
         return f"ended by {execution.ended_by} after {execution.seconds:.0f} s"
-    signal = _signal(execution.exit_code)
+    return _in_words(execution.exit_code)
+
+
+def _in_words(exit_code: int) -> str:
+    signal, code = _signal(exit_code), exit_code & 0xFFFFFFFF
     if signal:
         return f"signal {signal} ({_SIGNALS.get(signal, 'unknown')})"
-    code = execution.exit_code & 0xFFFFFFFF
-    if code in _WINDOWS_CODES:
-        return f"exit code 0x{code:08X} ({_WINDOWS_CODES[code]})"
-    return f"exit code {execution.exit_code}"
+    return f"exit code 0x{code:08X} ({_WINDOWS_CODES[code]})" if code in _WINDOWS_CODES else f"exit code {exit_code}"
 
 
 def _explain_exit(exit_code: int, stderr: StderrSummary) -> tuple[str, str]:
@@ -105,11 +106,11 @@ def _explain_exit(exit_code: int, stderr: StderrSummary) -> tuple[str, str]:
     if "memory_pressure" in stderr.hits and (stderr.error is None or "errors_impl." in stderr.error.text):
         return "out_of_memory", stderr.hits["memory_pressure"].text
     if code in _WINDOWS_NO_DLL:
-        return "library_missing", f"exit code 0x{code:08X} ({_WINDOWS_CODES[code]})"
+        return "library_missing", _in_words(exit_code)
     if signal:
         return "killed", _killed(signal, stderr)
     if code in _WINDOWS_CODES:
-        return "killed", f"exit code 0x{code:08X} ({_WINDOWS_CODES[code]})"
+        return "killed", _in_words(exit_code)
     return "failed", error_text(stderr) or (stderr.last_lines[-1] if stderr.last_lines else f"exit code {exit_code}, nothing on standard error")
 
 
@@ -129,7 +130,7 @@ def _signal(exit_code: int) -> int:
 
 def _killed(signal: int, stderr: StderrSummary) -> str:
     said = _SIGNAL_MEANINGS.get(signal) or error_text(stderr) or "".join(stderr.last_lines[-1:])
-    return f"signal {signal} ({_SIGNALS.get(signal, 'unknown')})" + (f": {said}" if said else "")
+    return _in_words(-signal) + (f": {said}" if said else "")
 
 
 def _last_step(output: Output) -> str:
