@@ -29,15 +29,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str
     reason: str
     remedy: str
-    log: str
-    """The one that decided, relative to the report's directory."""
-    line: int | None = None
-    """Where in it, from 1; None where no one line decided."""
-
-    @property
-    def place(self) -> str:
-        """The log and the line."""
-        return self.log if self.line is None else f"{self.log}, line {self.line}"
+    place: str
+    """The log that decided, relative to the report's directory, and where one line decided, that line, from 1."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,8 +111,7 @@ def compose(session: Session, records: Records, known_losses: Sequence[KnownLoss
             verdict=verdict,
             reason=trial.judgement.reason,
             remedy=_remedy(trial, largest, session),
-            log=trial.log.removesuffix(".stdout") + ".stderr" if trial.judgement.reason_log == "stderr" else trial.log,
-            line=trial.judgement.reason_line,
+            place=_place(trial),
         )
         for trial in records.trials
         if (verdict := failure(trial)) is not None
@@ -137,6 +129,11 @@ def compose(session: Session, records: Records, known_losses: Sequence[KnownLoss
         numerics={case: numerics(trials, known_losses) for case, trials in trials_of.items()},
         notes=records.notes,
     )
+
+
+def _place(trial: Trial) -> str:
+    log = trial.log.removesuffix(".stdout") + ".stderr" if trial.judgement.reason_log == "stderr" else trial.log
+    return log if trial.judgement.reason_line is None else f"{log}, line {trial.judgement.reason_line}"
 
 
 def _largest_that_ran(summaries: Sequence[Summary]) -> dict[Case, int]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from wrapper.errors import FatalError, UsageError
-from wrapper.reporter.analysis import Summary
 from wrapper.reporter.comparison import Comparison, Row, Unmatched, compare
 from wrapper.reporter.content import Report
 from wrapper.reporter.files import DAMAGED, read_whole
-from wrapper.reporter.matching import Conditions, conditions_of
+from wrapper.reporter.matching import conditions_of
 from wrapper.reporter.reference import Reference, load_references, load_sources
 
 COMPARISON_FILE = "comparison.json"
@@ -46,15 +44,10 @@ def comparing_with(asked: Asked) -> tuple[tuple[Reference, ...], tuple[str, ...]
     return (*published, *asked.baseline), (*asked.against, *own) if asked.against else ()
 
 
-def compare_as_asked(asked: Asked, summaries: Sequence[Summary], conditions: Conditions) -> Comparison:
-    """Raises what `comparing_with` and `compare` raise."""
-    references, entries = comparing_with(asked)
-    return compare(summaries, conditions, references, against=entries, strict=asked.strict)
-
-
 def compare_again(asked: Asked, report: Report) -> Comparison:
-    """The comparison that belongs to a report, whatever its directory is called. Raises as `compare_as_asked`."""
-    return compare_as_asked(asked, report.summaries, conditions_of(report.session, "this report"))
+    """The comparison that belongs to a report, whatever its directory is called. Raises what `comparing_with` and `compare` raise."""
+    references, entries = comparing_with(asked)
+    return compare(report.summaries, conditions_of(report.session, "this report"), references, against=entries, strict=asked.strict)
 
 
 def read_asked(directory: Path) -> Asked | None:

@@ -22,16 +22,13 @@ def contents(report: Report) -> dict[str, Any]:
     commit = known(session.upstream, "commit")
     return {
         "report": report,
-        "created": session.created,
         "tensorflow": known(session.release, "tensorflow"),
         "commit": commit,
         "ref": known(session.release, "upstream_ref"),
         "definition": _definition(commit),
-        "verified": bool(session.release.get("verified")),
         "failures": _failures(report),
         "case_warnings": _case_warnings(report),
         "trial_warnings": _trial_warnings(report),
-        "meanings": report.meanings,
         "numerics": [(report.labels[one.case], str(report.numerics[one.case])) for one in report.summaries if one.n],
         "host": Table(facts, host_rows(session.host), "ll"),
         "software": Table(facts, software_rows(session), "ll"),
