@@ -86,8 +86,8 @@ class Index:
         for device in ("cpu", "gpu"):
             (self.locks / f"{version}-{device}.txt").write_text(pin, encoding="utf-8")
 
-    def make(self, release: Release, device: str = "cpu") -> Environment:
-        return make_environment(release, device, vendor=self.vendor, say=self.said.append, pythons=HERE, locks=self.locks)
+    def make(self, release: Release, device: str = "cpu", *, elsewhere: bool = False) -> Environment:
+        return make_environment(release, device, vendor=self.vendor, say=self.said.append, elsewhere=elsewhere, pythons=HERE, locks=self.locks)
 
     def left(self) -> list[str]:
         """What lies in the folder of environments, without the lock files of processes."""
@@ -264,6 +264,36 @@ def test_a_moved_vendor_is_used_where_it_lies_now(index: Index, monkeypatch: pyt
     again = moved.make(release(), "gpu")
     assert Path(again.path) == moved.vendor / "environments" / Path(made.path).name
     assert look_again(again) == again == msgspec.structs.replace(made, path=again.path, python=again.python)
+
+
+NEEDS_CUDA = """
+import os
+if "FAKE_CUDA" not in os.environ:
+    raise ImportError("LIBRARY: cannot open shared object file: No such file or directory")
+""" + GOOD.format(version="1.12.0")
+
+
+@pytest.mark.parametrize("library", ["libcublas.so.9.0", "libcuda.so.1", "libcudnn.so.7", "libnccl.so.2"])
+def test_what_is_made_for_the_gpu_of_another_machine_need_not_import_on_this_one(index: Index, monkeypatch: pytest.MonkeyPatch, library: str) -> None:
+    index.lock(index.add(init=NEEDS_CUDA.replace("LIBRARY", library)))
+    with pytest.raises(FatalError, match=library):
+        index.make(release(), "gpu")
+    made = index.make(release(), "gpu", elsewhere=True)
+    assert (made.tensorflow, made.devices, made.packages) == ("1.12.0", (), {})
+    assert any(f"{library}: cannot open shared object file" in line and "it is imported there" in line for line in index.said)
+    assert index.make(release(), "gpu") == made, "on the other machine, without making it again"
+    with pytest.raises(FatalError, match=library):
+        look_again(made)
+    monkeypatch.setenv("FAKE_CUDA", "here")
+    seen = look_again(made)
+    assert [device.kind for device in seen.devices] == ["CPU", "GPU"] and seen.packages["tensorflow"] == "1.12.0" and seen.cuda_built
+
+
+def test_what_is_made_for_another_machine_is_refused_where_something_else_is_wrong(index: Index) -> None:
+    index.lock(index.add(init=NEEDS_CUDA.replace("LIBRARY", "libstdc++.so.6")))
+    with pytest.raises(FatalError, match="libstdc"):
+        index.make(release(), "gpu", elsewhere=True)
+    assert index.left() == []
 
 
 def test_a_conda_environment_that_was_moved_is_not_used(index: Index) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from wrapper.bootstrapper.engine import plan_container, use_image
 from wrapper.bootstrapper.environment import LOCKS, run_uv
-from wrapper.bootstrapper.host import nvidia_gpus
+from wrapper.bootstrapper.host import gpus_present, nvidia_gpus
 from wrapper.bootstrapper.images import load_images, official_image
 from wrapper.bootstrapper.inspection import Environment, fit_to_release
 from wrapper.bootstrapper.making import check_installed
@@ -53,7 +53,7 @@ def use_container(source: Source, release: Release | None, *, device: str, packa
         FatalError: the image can't be had or used, or has another release.
     """
     image = source.name if release is None else _image_of(release, package)
-    environment = use_image(source.kind, image, device=device, gpus=package == "gpu", source=source.text, say=say)
+    environment = use_image(source.kind, image, device=device, gpus=package == "gpu" and bool(gpus_present()), source=source.text, say=say)
     found = match_installed(environment.tensorflow, load_releases())
     if release and found.minor != release.minor:
         raise FatalError(f"{image} has TensorFlow {environment.tensorflow}, and {release.tensorflow} was asked for", "Name another image or release")

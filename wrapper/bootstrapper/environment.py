@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from wrapper.bootstrapper.inspection import Environment, inspect
+from wrapper.bootstrapper.inspection import Environment, inspect, look_if_it_imports
 from wrapper.bootstrapper.making import INSTALL_LIMIT_S, check_complete, check_installed, losses, make_whole, read_marker, tail
 from wrapper.bootstrapper.placing import Say
 from wrapper.bootstrapper.pythons import PROGRAMS, PYTHON, Interpreter, choose_python, search_path
@@ -80,6 +80,7 @@ def make_environment(
     *,
     vendor: Path,
     say: Say,
+    elsewhere: bool = False,
     pythons: Sequence[Interpreter] | None = None,
     locks: Path = LOCKS,
 ) -> Environment:
@@ -89,6 +90,7 @@ def make_environment(
         device: "cpu" or "gpu".
         vendor: the directory that holds all environments; made where it is missing.
         say: told in a line what takes long.
+        elsewhere: whether it is for the GPU of another machine, and may not import on this one.
         pythons: those of this machine; None looks for them.
         locks: the directory of the lock files.
 
@@ -101,7 +103,7 @@ def make_environment(
         return made
     interpreter = choose_python(release, find_pythons() if pythons is None else pythons)
     directory = _directory(release, device, interpreter.minor, vendor, locks)
-    return make_whole(directory, lambda: _fill(release, device, interpreter, directory, locks, say), say)
+    return make_whole(directory, lambda: _fill(release, device, interpreter, directory, locks, elsewhere, say), say)
 
 
 def resolution_options(release: Release, device: str) -> list[str]:
@@ -156,7 +158,7 @@ def find_made(release: Release, device: str, vendor: Path, locks: Path = LOCKS) 
     return next(filter(None, map(read_marker, directories)), None)
 
 
-def _fill(release: Release, device: str, interpreter: Interpreter, directory: Path, locks: Path, say: Say) -> Environment:
+def _fill(release: Release, device: str, interpreter: Interpreter, directory: Path, locks: Path, elsewhere: bool, say: Say) -> Environment:
     say(f"making the environment for TensorFlow {release.tensorflow} on Python {interpreter.version}, downloading what is not cached")
     check_installed(run_uv(["venv", "--no-project", "--python", interpreter.path, str(directory)], cwd=locks), f"making {directory}", "uv")
     python = directory / PROGRAMS / PYTHON
@@ -165,7 +167,19 @@ def _fill(release: Release, device: str, interpreter: Interpreter, directory: Pa
     _compile(python, directory)
     say(f"importing TensorFlow {release.tensorflow} and looking at its devices")
     inherited = scrubbed_environment(os.environ, {}, keep_pythonpath=False)
-    return inspect(python, kind="locked", device=device, inherited=inherited, variables=release.environment)
+
+    def look() -> Environment:
+        return inspect(python, kind="locked", device=device, inherited=inherited, variables=release.environment)
+
+    unseen = Environment(
+        kind="locked",
+        path=str(directory),
+        python=str(python),
+        python_version=interpreter.version,
+        tensorflow=release.tensorflow,
+        variables=release.environment,
+    )
+    return look_if_it_imports(look, unseen, say) if elsewhere else look()
 
 
 def _install(release: Release, device: str, python: Path, locks: Path) -> None:

@@ -211,6 +211,7 @@ def prepare(choice: Choice, wish: Wish, say: Say) -> Setup:
     check_vendor(wish.vendor)
     address = demo_repository(wish.vendor)[0] if wish.demo else wish.upstream
     release = with_commit(choice.release, resolve_commit(choice.release.upstream_commit, address=wish.upstream, vendor=wish.vendor))
+    elsewhere = wish.elsewhere and not gpus_present()
     checkout = fetch_checkout(release.upstream_commit, address=address, vendor=wish.vendor, say=say)
     if choice.environment:
         environment = choice.environment
@@ -220,8 +221,8 @@ def prepare(choice: Choice, wish: Wish, say: Say) -> Setup:
     elif wish.source.kind == "conda":
         environment = make_conda_environment(release, choice.package, vendor=wish.vendor, say=say)
     else:
-        environment = make_environment(release, choice.package, vendor=wish.vendor, say=say)
-    if choice.device == "gpu" and environment.kind in ("locked", "conda") and not (wish.elsewhere and not gpus_present()):
+        environment = make_environment(release, choice.package, vendor=wish.vendor, say=say, elsewhere=elsewhere)
+    if choice.device == "gpu" and environment.kind in ("locked", "conda") and not elsewhere:
         say("asking TensorFlow which devices it sees")
         environment = look_again(environment)
     by_hand = release.upstream_ref == BY_HAND
