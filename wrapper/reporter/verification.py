@@ -77,7 +77,8 @@ def verify(directory: Path) -> Verification:
         if isinstance(again, str):
             findings.append(Finding(what=f"trial {trial.index}: judgement", recorded=trial.judgement.reason, recomputed=again))
             again = trial
-        findings += (*_differences(trial, again), *_other_command(trial))
+        planned = command_line(trial.case, python="", script="")[2:]
+        findings += _differences(trial, msgspec.structs.replace(again, command=(*trial.command[:2], *planned)))
         recomputed.append(again)
     findings += _missing(session, records)
     findings += _misplaced(session, records)
@@ -176,7 +177,7 @@ def _from_logs(directory: Path, session: Session, trial: Trial) -> Trial | str:
 
 
 def _differences(trial: Trial, again: Trial) -> Iterator[Finding]:
-    for field in ("judgement", "header", "steps", "telemetry"):
+    for field in ("command", "judgement", "header", "steps", "telemetry"):
         recorded, recomputed = getattr(trial, field), getattr(again, field)
         if recorded != recomputed:
             yield _finding(f"trial {trial.index}: {field}", msgspec.json.encode(recorded).decode(), msgspec.json.encode(recomputed).decode())
@@ -193,13 +194,6 @@ def _missing(session: Session, records: Records) -> Iterator[Finding]:
     unnamed = planned - sum(index > 0 for index in recorded) - _MISSING_NAMED
     if unnamed > 0:
         yield Finding(what=f"{unnamed} more trials", recorded=f"of {planned} planned", recomputed="no record: not run, or taken out")
-
-
-def _other_command(trial: Trial) -> Iterator[Finding]:
-    """A command line, shown as the exact one, that is not that of the trial's case."""
-    planned = command_line(trial.case, python="", script="")[2:]
-    if trial.command[2:] != planned:
-        yield _finding(f"trial {trial.index}: command", " ".join(trial.command[2:]), " ".join(planned))
 
 
 def _misplaced(session: Session, records: Records) -> Iterator[Finding]:
