@@ -9,7 +9,7 @@ import msgspec
 
 from wrapper.errors import FatalError
 from wrapper.parser.line import readable
-from wrapper.reporter.files import DAMAGED, explained, read_whole, sync_directory, write_text_atomically
+from wrapper.reporter.files import explained, from_json, json_text, read_whole, sync_directory, write_text_atomically
 from wrapper.reporter.store import SESSION_FILE, Session, create_report_directory, read_session
 
 AXIS_FILE = "releases.json"
@@ -74,7 +74,7 @@ def create_part_directory(directory: Path, part: Part) -> Path:
 
 def write_axis(directory: Path, axis: Axis) -> None:
     """Write releases.json. Raises FatalError when it can't be written."""
-    write_text_atomically(directory / AXIS_FILE, msgspec.json.format(msgspec.json.encode(axis), indent=2).decode() + "\n")
+    write_text_atomically(directory / AXIS_FILE, json_text(axis))
 
 
 def read_axis(directory: Path) -> Axis:
@@ -84,12 +84,7 @@ def read_axis(directory: Path) -> Axis:
         FatalError: there is none, or it is damaged, or of a newer version of this program.
     """
     path = directory / AXIS_FILE
-    try:
-        return msgspec.json.decode(read_whole(path, f"{directory} has no {AXIS_FILE}"), type=Axis)
-    except DAMAGED as error:
-        raise FatalError(
-            f"{path} is damaged, or a newer version wrote it ({error})", "Restore it, or go on with each directory in it by itself"
-        ) from error
+    return from_json(read_whole(path, f"{directory} has no {AXIS_FILE}"), Axis, path, "Restore it, or go on with each directory in it by itself")
 
 
 def read_part(directory: Path, part: Part) -> Session | None:

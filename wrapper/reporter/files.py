@@ -8,10 +8,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from wrapper.errors import FatalError
+
+T = TypeVar("T")
 
 # Windows has no quota error of its own, and errno lacks the name there.
 _FULL = frozenset({errno.ENOSPC}) if sys.platform == "win32" else frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -39,6 +42,23 @@ def read_whole(path: Path, missing: str) -> bytes:
         raise FatalError(missing, "Name a directory that a sweep made") from error
     except OSError as error:
         raise FatalError(f"{path} can't be read ({error})") from error
+
+
+def json_text(content: object, *, indent: int = 2) -> str:
+    """A record as JSON that people can read."""
+    return msgspec.json.format(msgspec.json.encode(content), indent=indent).decode() + "\n"
+
+
+def from_json(data: bytes, kind: type[T], name: object, remedy: str) -> T:
+    """What a record of a kind says. Raises FatalError: it is damaged, or of a newer version of this program.
+
+    Args:
+        name: of its file.
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except DAMAGED as error:
+        raise FatalError(f"{name} is damaged, or a newer version wrote it ({error})", remedy) from error
 
 
 def write_text_atomically(path: Path, text: str) -> None:

@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from wrapper.errors import FatalError, UsageError
+from wrapper.errors import UsageError
 from wrapper.reporter.comparison import Comparison, Row, Unmatched, compare
 from wrapper.reporter.content import Report
-from wrapper.reporter.files import DAMAGED, read_whole
+from wrapper.reporter.files import from_json, json_text, read_whole
 from wrapper.reporter.matching import conditions_of
 from wrapper.reporter.reference import Reference, load_references, load_sources
 
@@ -58,12 +58,7 @@ def read_asked(directory: Path) -> Asked | None:
 
 def decode_asked(data: bytes) -> Asked:
     """What comparison.json asks for. Raises FatalError: it is damaged, or of a newer version of this program."""
-    try:
-        return msgspec.json.decode(data, type=Asked)
-    except DAMAGED as error:
-        raise FatalError(
-            f"{COMPARISON_FILE} is damaged, or a newer version wrote it ({error})", "Delete it, and compare again with tfcnn report DIR --against"
-        ) from error
+    return from_json(data, Asked, COMPARISON_FILE, "Delete it, and compare again with tfcnn report DIR --against")
 
 
 def comparison_json(asked: Asked, comparison: Comparison) -> str:
@@ -75,7 +70,7 @@ def comparison_json(asked: Asked, comparison: Comparison) -> str:
         "without_figure": [case.name for case in comparison.missing],
         "overall": [msgspec.structs.replace(one, ratio=_rounded(one.ratio)) for one in comparison.overall],
     }
-    return msgspec.json.format(msgspec.json.encode(content), indent=1).decode() + "\n"
+    return json_text(content, indent=1)
 
 
 def _row(row: Row) -> dict[str, Any]:

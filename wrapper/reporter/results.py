@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from wrapper.reporter.analysis import Summary, failure, figure, figures
 from wrapper.reporter.content import Report
 from wrapper.reporter.facts import drivers, hardware
+from wrapper.reporter.files import json_text
 from wrapper.reporter.spreadsheet import csv_text
 from wrapper.reporter.store import Trial
-from wrapper.runner.sweep import Case
 
 
 def results_csv(report: Report) -> str:
@@ -29,16 +27,18 @@ def results_json(report: Report) -> str:
         "notes": report.notes,
         "session": report.session,
         "summaries": [
-            {"label": report.labels[summary.case], "notice": report.notice, "summary": summary} | _checked(report, summary.case)
+            {
+                "label": report.labels[summary.case],
+                "notice": report.notice,
+                "summary": summary,
+                "case_warnings": report.case_warnings[summary.case],
+                "numerics": report.numerics[summary.case],
+            }
             for summary in report.summaries
         ],
         "trials": [_json_trial(trial, report) for trial in report.trials],
     }
-    return msgspec.json.format(msgspec.json.encode(content), indent=1).decode() + "\n"
-
-
-def _checked(report: Report, case: Case) -> dict[str, Any]:
-    return {"case_warnings": report.case_warnings[case], "numerics": report.numerics[case]}
+    return json_text(content, indent=1)
 
 
 def _json_trial(trial: Trial, report: Report) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from wrapper.errors import FatalError
 from wrapper.parser.output import Step
 from wrapper.parser.verdict import Judgement
 from wrapper.process import Execution
-from wrapper.reporter.files import DAMAGED, append_durably, explained, read_whole, sync_directory, unfinished_line, write_text_atomically
+from wrapper.reporter.files import DAMAGED, append_durably, explained, json_text, read_whole, sync_directory, unfinished_line, write_text_atomically
 from wrapper.runner.sweep import Case
 
 FORMAT = 1
@@ -129,7 +129,7 @@ def create_report_directory(reports: Path, session: Session, *, name_parts: Sequ
 
 def write_session(directory: Path, session: Session) -> None:
     """Write session.json. Raises FatalError when it can't be written."""
-    write_text_atomically(directory / SESSION_FILE, msgspec.json.format(msgspec.json.encode(session), indent=2).decode() + "\n")
+    write_text_atomically(directory / SESSION_FILE, json_text(session))
 
 
 def read_session(directory: Path) -> Session:
