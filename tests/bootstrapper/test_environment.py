@@ -131,9 +131,9 @@ def without_uv(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_made_checked_and_used_again(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     index.lock(index.add())
-    planned = planned_environment(release(), "cpu", HERE, index.vendor, locks=index.locks)
+    planned = planned_environment(release(), "cpu", index.vendor, pythons=lambda: HERE, locks=index.locks)
     made = index.make(release())
-    assert planned == (made.path, False)
+    assert (planned.kind, planned.path, planned.python, planned.python_version) == ("to be made", made.path, made.python, HERE[0].version)
     assert (made.kind, made.tensorflow, made.cuda_built, made.variables) == ("locked", "1.12.0", "9.0", {"TF_TEST": "1"})
     assert made.packages == {"tensorflow": "1.12.0"}
     assert [device.kind for device in made.devices] == ["CPU"]
@@ -146,7 +146,7 @@ def test_made_checked_and_used_again(index: Index, monkeypatch: pytest.MonkeyPat
     again = make_environment(release(), "cpu", vendor=index.vendor, say=index.said.append, locks=index.locks)
     assert time.monotonic() - start < 0.2
     assert again == made
-    assert planned_environment(release(), "cpu", (), index.vendor, locks=index.locks) == (made.path, True)
+    assert planned_environment(release(), "cpu", index.vendor, pythons=lambda: (), locks=index.locks) == made
 
 
 def test_a_tensorflow_before_1_8_lists_its_devices_without_a_configuration(index: Index) -> None:
@@ -415,7 +415,7 @@ def test_a_patch_without_a_lock_is_resolved_by_date(index: Index) -> None:
 def test_a_missing_python_names_what_would_do_and_how_to_get_it(index: Index) -> None:
     index.lock(index.add())
     old = release(python=("3.6", "3.5"))
-    for attempt in (lambda: index.make(old), lambda: planned_environment(old, "cpu", HERE, index.vendor, locks=index.locks)):
+    for attempt in (lambda: index.make(old), lambda: planned_environment(old, "cpu", index.vendor, pythons=lambda: HERE, locks=index.locks)):
         with pytest.raises(FatalError) as caught:
             attempt()
         assert "needs Python 3.6 or 3.5" in caught.value.what

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -58,20 +58,22 @@ def find_pythons() -> tuple[Interpreter, ...]:
     return tuple(found.values())
 
 
-def planned_environment(release: Release, device: str, pythons: Sequence[Interpreter], vendor: Path, *, locks: Path = LOCKS) -> tuple[str, bool]:
-    """The directory of the environment for a release, and whether it is there already.
+def planned_environment(
+    release: Release, device: str, vendor: Path, *, pythons: Callable[[], Sequence[Interpreter]] = find_pythons, locks: Path = LOCKS
+) -> Environment:
+    """The environment for a release as it is there already, or as far as it is known before it is made.
 
     Args:
         device: "cpu" or "gpu".
-        pythons: those of this machine, looked at only where it has still to be made.
+        pythons: looks for those of this machine; called only where it has still to be made.
 
     Raises:
         FatalError: it is not there, and no Python of this machine fits.
     """
-    made = find_made(release, device, vendor, locks)
-    if made:
-        return made.path, True
-    return str(_directory(release, device, choose_python(release, pythons).minor, vendor, locks)), False
+    if made := find_made(release, device, vendor, locks):
+        return made
+    interpreter = choose_python(release, pythons())
+    return _unseen(release, interpreter, _directory(release, device, interpreter.minor, vendor, locks), "to be made")
 
 
 def make_environment(
@@ -171,15 +173,19 @@ def _fill(release: Release, device: str, interpreter: Interpreter, directory: Pa
     def look() -> Environment:
         return inspect(python, kind="locked", device=device, inherited=inherited, variables=release.environment)
 
-    unseen = Environment(
-        kind="locked",
+    unseen = _unseen(release, interpreter, directory, "locked")
+    return look_if_it_imports(look, unseen, say) if elsewhere else look()
+
+
+def _unseen(release: Release, interpreter: Interpreter, directory: Path, kind: str) -> Environment:
+    return Environment(
+        kind=kind,
         path=str(directory),
-        python=str(python),
+        python=str(directory / PROGRAMS / PYTHON),
         python_version=interpreter.version,
         tensorflow=release.tensorflow,
         variables=release.environment,
     )
-    return look_if_it_imports(look, unseen, say) if elsewhere else look()
 
 
 def _install(release: Release, device: str, python: Path, locks: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from wrapper.bootstrapper.conda import find_tools
+from wrapper.bootstrapper.conda import find_tools, planned_conda_environment
 from wrapper.bootstrapper.doctor import Facts, Finding, Found, Trouble, diagnose
 from wrapper.bootstrapper.engine import ASK_LIMIT_S, leftovers
 from wrapper.bootstrapper.environment import find_made, find_pythons, planned_environment, run_uv
@@ -210,7 +210,15 @@ def _environment(
         return f"{wish.source.name}, as asked for", wish.source.name
     if kind == "conda":
         tools = _attempt(lambda: find_tools(os.environ, Path.home()))
-        return tools if isinstance(tools, Trouble) else f"{wish.source.text}, by {tools[0]}", wish.source.name or None
+        if isinstance(tools, Trouble):
+            return tools, None
+        by = f"{wish.source.text}, by {tools[0]}"
+        if wish.source.name or not isinstance(release, Release):
+            return by, wish.source.name or None
+        conda = _attempt(lambda: planned_conda_environment(release, facts.package, wish.vendor))
+        if isinstance(conda, Trouble):
+            return conda, None
+        return (f"{by}: {conda.path} is still to be made", None) if conda.kind == "to be made" else (f"{by}: {conda.path}", conda.python)
     if wish.source.contained:
         engine = shutil.which(kind)
         return facts.left if isinstance(facts.left, Trouble) else f"{wish.source.text}, by {engine}", engine
@@ -220,8 +228,8 @@ def _environment(
     known = pythons() if isinstance(release, Release) else None
     if not isinstance(release, Release) or known is None:
         return None, None
-    planned = _attempt(lambda: planned_environment(release, facts.package, known, wish.vendor))
-    return planned if isinstance(planned, Trouble) else f"{planned[0]} is still to be made", None
+    planned = _attempt(lambda: planned_environment(release, facts.package, wish.vendor, pythons=lambda: known))
+    return planned if isinstance(planned, Trouble) else f"{planned.path} is still to be made", None
 
 
 def _find_tensorflows(wish: Wish, pythons: tuple[Interpreter, ...]) -> Iterator[Found]:

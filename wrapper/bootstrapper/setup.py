@@ -18,7 +18,7 @@ from wrapper.bootstrapper.environment import find_pythons, make_environment, pla
 from wrapper.bootstrapper.host import Gpu, gpus_present, nvidia_gpus
 from wrapper.bootstrapper.inspection import Environment, fit_to_release, look_again, use_environment
 from wrapper.bootstrapper.placing import Say, check_vendor
-from wrapper.bootstrapper.pythons import Interpreter, choose_python, newest_servable
+from wrapper.bootstrapper.pythons import Interpreter, newest_servable
 from wrapper.bootstrapper.release import Release, load_releases, match_installed, resolve_release
 from wrapper.bootstrapper.source import Source
 from wrapper.bootstrapper.upstream import Checkout, commit_date, demo_repository, fetch_checkout, known_commit, resolve_commit
@@ -249,22 +249,8 @@ def foresee(choice: Choice, wish: Wish) -> Setup:
     elif environment is None and wish.source.kind == "conda":
         environment = planned_conda_environment(choice.release, choice.package, wish.vendor)
     elif environment is None:
-        pythons = find_pythons()
-        path, exists = planned_environment(choice.release, choice.package, pythons, wish.vendor)
-        interpreter = Path(path) / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
-        environment = Environment(
-            kind="locked" if exists else "to be made",
-            path=path,
-            python=str(interpreter),
-            # an environment that is there says in its name what it was made from
-            python_version=_minor_in(path) if exists else choose_python(choice.release, pythons).version,
-            tensorflow=choice.release.tensorflow,
-        )
+        environment = planned_environment(choice.release, choice.package, wish.vendor)
     return Setup(release=release, device=choice.device, reason=choice.reason, checkout=checkout, environment=environment)
-
-
-def _minor_in(path: str) -> str:
-    return Path(path).name.partition("-py")[2].partition("-")[0]
 
 
 def _names(asked: str, installed: Release) -> bool:
