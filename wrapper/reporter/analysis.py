@@ -12,6 +12,7 @@ import msgspec
 
 from wrapper.reporter.store import Trial
 from wrapper.runner.sweep import Case
+from wrapper.runner.telemetry_summary import TelemetrySummary
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -60,6 +61,14 @@ def figures(trials: Iterable[Trial]) -> tuple[float, ...]:
     return tuple(value for trial in trials if (value := figure(trial)) is not None)
 
 
+def readings_of(trial: Trial) -> TelemetrySummary | None:
+    """The trial's readings over its timed window; None where there are none."""
+    try:
+        return msgspec.convert(trial.telemetry, TelemetrySummary)
+    except msgspec.ValidationError:
+        return None
+
+
 def failure(trial: Trial) -> str | None:
     """The verdict of a trial without a valid figure, None for one that has it. An "ok" without a figure is a bogus total."""
     if figure(trial) is not None:
@@ -106,6 +115,11 @@ def t_quantile_975(degrees_of_freedom: int) -> float:
     return z + (z**3 + z) / (4 * degrees_of_freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees_of_freedom**2)
 
 
+def half_interval(sd: float, n: int) -> float:
+    """Half the width of the 95 % interval of the mean of `n` values, at least two, in the unit of their standard deviation."""
+    return t_quantile_975(n - 1) * sd / math.sqrt(n)
+
+
 def _summary(case: Case, trials: list[Trial]) -> Summary:
     valid = [(trial, value) for trial in trials if (value := figure(trial)) is not None]
     values = [value for _, value in valid]
@@ -117,7 +131,7 @@ def _summary(case: Case, trials: list[Trial]) -> Summary:
         mean=statistics.fmean(values) if values else None,
         median=statistics.median(values) if values else None,
         sd=sd,
-        ci95=None if sd is None else t_quantile_975(n - 1) * sd / math.sqrt(n),
+        ci95=None if sd is None else half_interval(sd, n),
         min=min(values, default=None),
         max=max(values, default=None),
         failed=_counted(name for trial in trials if (name := failure(trial)) is not None),

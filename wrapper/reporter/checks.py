@@ -12,12 +12,10 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-import msgspec
-
 from wrapper.parser.verdict import Warning
-from wrapper.reporter.analysis import figure, t_quantile_975
+from wrapper.reporter.analysis import figure, half_interval, readings_of, t_quantile_975
 from wrapper.reporter.store import Trial
-from wrapper.runner.telemetry_summary import CLOCK_FALL, HARMFUL_REASONS, THROTTLED_SHARE, TelemetrySummary
+from wrapper.runner.telemetry_summary import CLOCK_FALL, HARMFUL_REASONS, THROTTLED_SHARE
 
 FEW = 3
 """Repeats below which nothing can be said about spread; the headline is the average of three."""
@@ -66,7 +64,7 @@ def check_case(trials: Sequence[Trial]) -> tuple[Warning, ...]:
 def repeats_for(relative_sd: float, within: float) -> int:
     """How many repeats bring half of the 95 % interval to `within` (of the mean) at this standard deviation (of the mean)."""
     n = max(2, math.floor((1.96 * relative_sd / within) ** 2))
-    while t_quantile_975(n - 1) * relative_sd / math.sqrt(n) > within:
+    while half_interval(relative_sd, n) > within:
         n += 1
     return n
 
@@ -136,7 +134,7 @@ def _interval(values: Sequence[float]) -> str:
 
 
 def _half_interval(values: Sequence[float]) -> float:
-    return t_quantile_975(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values)) / statistics.fmean(values)
+    return half_interval(statistics.stdev(values), len(values)) / statistics.fmean(values)
 
 
 def _first_losses(trials: Sequence[Trial]) -> str:
@@ -191,9 +189,8 @@ def _signs(slow: Sequence[dict[str, float]], rest: Sequence[dict[str, float]], *
 
 def _readings(trial: Trial) -> dict[str, float]:
     """Those that explain a slow trial: of the slowest and of the hottest of its devices. Empty where nothing was sampled."""
-    try:
-        summary = msgspec.convert(trial.telemetry, TelemetrySummary)
-    except msgspec.ValidationError:
+    summary = readings_of(trial)
+    if summary is None:
         return {}
     readings = {name: spread.median for name, spread in summary.host.items()}
     for name, extreme in (("sm_mhz", min), ("temperature_c", max)):

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 import msgspec
 
 from wrapper.errors import UsageError
-from wrapper.reporter.analysis import figure
+from wrapper.reporter.analysis import figure, readings_of
 from wrapper.reporter.content import Report
 from wrapper.reporter.headline import Table
 from wrapper.reporter.store import Trial
 from wrapper.runner.sweep import Case
-from wrapper.runner.telemetry_summary import TelemetrySummary
 
 _JOULES_PER_KWH = 3.6e6
 
@@ -79,9 +78,8 @@ def _joules_per_image(trials: Sequence[Trial]) -> float | None:
 
 
 def _energy(trial: Trial, images_per_sec: float) -> float | None:
-    try:
-        window = msgspec.convert(trial.telemetry, TelemetrySummary)
-    except msgspec.ValidationError:
+    window = readings_of(trial)
+    if window is None:
         return None
     seconds = window.end_s - window.start_s
     return window.energy_j / (images_per_sec * seconds) if window.energy_j and seconds > 0 else None
