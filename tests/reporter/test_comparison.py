@@ -17,7 +17,7 @@ from wrapper.reporter.comparison import Comparison, Unmatched, compare
 from wrapper.reporter.comparison_grid import headline_tables
 from wrapper.reporter.gate import benchmark_json
 from wrapper.reporter.matching import ORDER, Conditions, conditions_of, match, references_from
-from wrapper.reporter.reference import Reference, load_references, select
+from wrapper.reporter.reference import Filter, Reference, load_references, select
 from wrapper.reporter.store import Session
 from wrapper.runner.sweep import Case
 
@@ -449,7 +449,7 @@ class TestConditions:
 
 def test_published_rows_compare_with_themselves(published: tuple[Reference, ...]) -> None:
     """Each published condition that a case can have comes back as the row it is from."""
-    for row in select(published, source="tf_org_gce", devices=1):
+    for row in select(published, Filter(source="tf_org_gce", devices=1)):
         flags = (("local_parameter_device", "cpu"),)
         case = summary(row.model, row.batch_size or 0, row.images_per_sec, data_dir="records" if row.data == "real" else None, flags=flags)
         (found,) = compare([case], CONDITIONS, published, against=["tf_org_gce"]).rows
