@@ -22,7 +22,7 @@ from wrapper.bootstrapper.examination import check_machine, examine, installed_t
 from wrapper.bootstrapper.host import Gpu
 from wrapper.bootstrapper.inspection import Environment
 from wrapper.bootstrapper.making import MARKER
-from wrapper.bootstrapper.pythons import Interpreter, newest_servable
+from wrapper.bootstrapper.pythons import Interpreter
 from wrapper.bootstrapper.release import Release, load_releases, resolve_release
 from wrapper.bootstrapper.setup import Choice, Wish, newest_fitting
 from wrapper.bootstrapper.source import Source, parse_source
@@ -410,14 +410,9 @@ def test_what_is_not_known_is_no_reason_against_a_release() -> None:
     assert not is_compiled_at_start(row(), gpu(None))
 
 
-def test_the_newest_release_that_fits_the_gpu_is_chosen() -> None:
-    pythons = [Interpreter(path="x", version="3.11.7")]
-    releases = load_releases()
-    newest, reason = newest_servable(releases, pythons, fits=lambda release: release.tensorflow != "2.21.0")
-    assert newest.tensorflow == "2.20.0" and "GPU and driver" in reason
-    assert "GPU" not in newest_servable(releases, pythons)[1]
-    with pytest.raises(FatalError, match="fits its GPU and driver"):
-        newest_servable(releases, pythons, fits=lambda release: False)
+def test_a_gpu_that_no_release_fits() -> None:
+    with pytest.raises(FatalError, match="fits this machine's GPUs and driver"):
+        newest_fitting([Interpreter(path="x", version="3.11.7")], [gpu("9.0")], "8.0")
 
 
 def test_without_uv_no_python_is_said_to_be_missing(sound: Wish, monkeypatch: pytest.MonkeyPatch) -> None:

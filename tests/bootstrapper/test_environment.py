@@ -21,7 +21,7 @@ from wrapper.bootstrapper import environment as room
 from wrapper.bootstrapper.environment import find_pythons, make_environment, planned_environment
 from wrapper.bootstrapper.inspection import Environment, fit_to_release, look_again, read_diagnosis, use_environment
 from wrapper.bootstrapper.making import MARKER, read_marker
-from wrapper.bootstrapper.pythons import Interpreter, choose_python, newest_servable
+from wrapper.bootstrapper.pythons import Interpreter, choose_python, served_by
 from wrapper.bootstrapper.release import Release, load_releases, resolve_release
 from wrapper.errors import FatalError
 
@@ -429,11 +429,11 @@ def test_choice_of_python() -> None:
     assert choose_python(release(python=("3.9", "3.13")), found).version == "3.9.18"
     assert choose_python(release(python=("3.8", "3.13")), found).version == "3.13.0"
     releases = load_releases()
-    assert newest_servable(releases, found)[0].tensorflow == releases[-1].tensorflow
-    assert newest_servable(releases, found[1:])[0].tensorflow == "2.20.0"
-    assert newest_servable(releases, found[3:])[0].tensorflow == "2.10.1"
+    assert served_by(found, releases)[-1].tensorflow == releases[-1].tensorflow
+    assert served_by(found[1:], releases)[-1].tensorflow == "2.20.0"
+    assert served_by(found[3:], releases)[-1].tensorflow == "2.10.1"
     with pytest.raises(FatalError, match="no known TensorFlow release runs on this machine's Pythons"):
-        newest_servable(releases, [Interpreter(path="x", version="3.99.0")])
+        served_by([Interpreter(path="x", version="3.99.0")], releases)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pyenv's shims are shell scripts")

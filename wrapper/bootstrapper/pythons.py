@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -56,34 +56,18 @@ def choose_python(release: Release, pythons: Sequence[Interpreter]) -> Interpret
         if fitting:
             return max(fitting, key=lambda python: Version(python.version))
     raise FatalError(
-        f"TensorFlow {release.tensorflow} needs Python {' or '.join(release.python)}, and this machine has {_list(pythons)}",
+        f"TensorFlow {release.tensorflow} needs Python {' or '.join(release.python)}, and this machine has {listed(pythons)}",
         _ways_to_get(release.python),
     )
 
 
-def newest_servable(
-    releases: Sequence[Release], pythons: Sequence[Interpreter], *, fits: Callable[[Release], bool] = lambda release: True
-) -> tuple[Release, str]:
-    """The newest release that some Python of this machine can serve, and the reason in words.
-
-    Args:
-        fits: whether the GPU package of a release can work on this machine's GPUs, where they are to be used.
-
-    Raises:
-        FatalError: none can be served.
-    """
-    newest_first = sorted(releases, key=lambda row: Version(row.tensorflow), reverse=True)
+def served_by(pythons: Sequence[Interpreter], releases: Sequence[Release]) -> list[Release]:
+    """The releases that some Python of a machine can serve. Raises FatalError where there is none."""
     minors = {python.minor for python in pythons}
-    served = [release for release in newest_first if minors & set(release.python)]
-    for release in served:
-        if fits(release):
-            what = f"this machine's Pythons ({_list(pythons)})"
-            return release, f"the newest release that {what if release is served[0] else f'{what}, GPU and driver'} can serve"
-    if served:
-        raise FatalError(
-            "no TensorFlow release that this machine's Pythons can serve fits its GPU and driver", "Install a newer driver, or ask for --device cpu"
-        )
-    raise FatalError(f"no known TensorFlow release runs on this machine's Pythons ({_list(pythons)})", _ways_to_get(newest_first[0].python))
+    served = [release for release in releases if minors & set(release.python)]
+    if not served:
+        raise FatalError(f"no known TensorFlow release runs on this machine's Pythons ({listed(pythons)})", _ways_to_get(releases[-1].python))
+    return served
 
 
 def search_path(variables: Mapping[str, str], home: Path, *, programs: str) -> list[str]:
@@ -104,7 +88,8 @@ def search_path(variables: Mapping[str, str], home: Path, *, programs: str) -> l
     return [*entries, *map(str, versions), *(str(Path(environment.strip()) / programs) for environment in environments if environment.strip())]
 
 
-def _list(pythons: Sequence[Interpreter]) -> str:
+def listed(pythons: Sequence[Interpreter]) -> str:
+    """Their versions in words."""
     versions = sorted({python.version for python in pythons}, key=Version)
     return ", ".join(versions) or "none"
 

@@ -18,7 +18,7 @@ from wrapper.bootstrapper.environment import find_pythons, make_environment, pla
 from wrapper.bootstrapper.host import Gpu, gpus_present, nvidia_gpus
 from wrapper.bootstrapper.inspection import Environment, fit_to_release, look_again, use_environment
 from wrapper.bootstrapper.placing import Say, check_vendor
-from wrapper.bootstrapper.pythons import Interpreter, newest_servable
+from wrapper.bootstrapper.pythons import Interpreter, listed, served_by
 from wrapper.bootstrapper.release import Release, load_releases, match_installed, resolve_release
 from wrapper.bootstrapper.source import Source
 from wrapper.bootstrapper.upstream import Checkout, commit_date, demo_repository, fetch_checkout, known_commit, resolve_commit
@@ -186,20 +186,25 @@ def release_in(python: str, installed: str, asked: str | None) -> Release:
 def newest_served(releases: Sequence[Release], gpus: Sequence[Gpu], cuda_served: str | None) -> Release:
     """The newest release, where GPUs are to be used the newest that can work with one of them.
 
+    Args:
+        releases: those that can be had, oldest first.
+
     Raises:
         FatalError: there is none.
     """
-    served = [row for row in releases if not gpus or any(unfit(row, gpu, cuda_served) is None for gpu in gpus)]
-    if not served:
-        raise FatalError("no release serves this machine's GPUs with its driver", "Update the driver, or name an image")
-    return served[-1]
+    fitting = [row for row in releases if not gpus or any(unfit(row, gpu, cuda_served) is None for gpu in gpus)]
+    if not fitting:
+        raise FatalError("no release that can be had here fits this machine's GPUs and driver", "Install a newer driver, or ask for --device cpu")
+    return fitting[-1]
 
 
 def newest_fitting(pythons: Sequence[Interpreter], gpus: Sequence[Gpu], cuda_served: str | None) -> tuple[Release, str]:
     """The newest release that can work with these Pythons and, where GPUs are to be used, with one of them; and the reason in words."""
     package, system = "gpu" if gpus else "cpu", this_system()
-    published = [row for row in load_releases() if row.wheel is None or row.wheel.serves(package, system)]
-    return newest_servable(published, pythons, fits=lambda row: not gpus or any(unfit(row, gpu, cuda_served) is None for gpu in gpus))
+    served = served_by(pythons, [row for row in load_releases() if row.wheel is None or row.wheel.serves(package, system)])
+    release = newest_served(served, gpus, cuda_served)
+    by = "" if release is served[-1] else ", GPU and driver"
+    return release, f"the newest release that this machine's Pythons ({listed(pythons)}){by} can serve"
 
 
 def prepare(choice: Choice, wish: Wish, say: Say) -> Setup:
