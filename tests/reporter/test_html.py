@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import os
 import re
 from collections.abc import Iterator
@@ -282,6 +283,14 @@ def test_ticks_are_round_and_on_the_scale(low: float, high: float) -> None:
     ticks = Scale(low=low, high=high, start=0, end=100).ticks(4)
     assert 1 <= len(ticks) <= 9
     assert all(low - 1e-12 <= tick <= high + 1e-12 for tick in ticks)
+
+
+@pytest.mark.parametrize("high", [20.0, 70.0, 150.0, 3_000.0, 1e6, 1e9])
+def test_logarithmic_ticks_are_even_and_their_labels_do_not_touch(high: float) -> None:
+    scale = Scale(low=2.0, high=high, start=0, end=100, log=True)
+    shown = scale.apart(scale.ticks(4))
+    factors = {round(two / one, 6) for one, two in itertools.pairwise(shown)}
+    assert len(shown) > 1 and (factors <= {2.0, 2.5} or len(factors) == 1)
 
 
 def _write_series(directory: Path, trial: Trial, throttle: dict[float, str]) -> None:

@@ -90,7 +90,7 @@ def test_the_table_tells_warnings_and_no_directory(tmp_path: Path, make_session:
     ]
     site = write_site([_report(tmp_path / "mine", make_session(planned_trials=5), trials)], tmp_path / "site")
     text = site.index.read_text(encoding="utf-8")
-    assert "unstable, incomplete</td>" in text and "<td>real</td>" in text
+    assert "unstable, incomplete</td>" in text and ">real</td>" in text
     assert all(f"<dt>{kind}</dt><dd>{load_words().warnings[kind]}.</dd>" in text for kind in ("unstable", "incomplete"))
     assert "somebody" not in text
 
@@ -203,6 +203,22 @@ def test_names_stay_text_and_only_its_own_script_runs(browser: Browser, reports:
     index.write_text(index.read_text(encoding="utf-8").replace("<main>", "<main><script>window.hit=1</script>"), encoding="utf-8")
     browser.open(index, width=821)
     assert browser.run("window.hit === undefined")
+
+
+def test_a_desktop_shows_every_column(browser: Browser, make_session: Any, make_trial: Any, tmp_path: Path) -> None:
+    """With all conditions that reports may differ in, a long name, and more than a day."""
+    machine = make_session(host={"gpus": [{"name": "NVIDIA GeForce RTX 2080 Super with Max-Q Design"}]})
+    trials = [
+        make_trial(1, 22063.5, model="inception4", repeat=1),
+        make_trial(2, 20063.5, model="inception4", repeat=2),
+        make_trial(3, 575.0, case={"precision": "fp16", "xla": True, "devices": 8, "forward_only": True, "data_dir": "/data"}),
+    ]
+    summaries = tuple(Summary(case=trial.case, n=1, mean=1290.5, warnings={"memory_pressure": 1, "nan_loss": 1}) for trial in trials)
+    conditions = Conditions(name="box", gpu="Tesla V100-SXM2-16GB", tensorflow="1.15.5", measured="2020-11-01 to 2020-11-02")
+    site = write_site([_report(tmp_path / "a", machine, trials)], tmp_path / "site", [ImportedReport(conditions=conditions, summaries=summaries)])
+    browser.open(site.index, width=1200)
+    assert browser.run("[...document.querySelectorAll('.scroll')].map(one => Math.max(0, one.scrollWidth - one.clientWidth))") == [0]
+    assert browser.run("[...document.querySelectorAll('td span')].every(one => one.getClientRects().length === 1)"), "a date is broken"
 
 
 def test_everybody_can_read_it(browser: Browser, project: Path, reports: list[Path], tmp_path: Path) -> None:

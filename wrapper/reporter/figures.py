@@ -45,11 +45,13 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
         return round(self.start + (self.end - self.start) * min(max(share, 0.0), 1.0), 2)
 
     def ticks(self, about: int) -> list[float]:
-        """Round numbers on the scale, at least two: 1, 2 or 5 times a power of ten apart, roughly so many; on a logarithmic one, 1, 2 and 5 times
-        each power."""
+        """Round numbers on the scale, at least two: 1, 2 or 5 times a power of ten apart, roughly so many; on a logarithmic one, across,
+        1, 2 and 5 times each power where their labels don't touch, else the powers alone."""
         if self.log:
             powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-            return [value for power in powers for factor in (1, 2, 5) if self.low <= (value := factor * 10.0**power) <= self.high]
+            finest = [value for power in powers for factor in (1, 2, 5) if self.low <= (value := factor * 10.0**power) <= self.high]
+            tens = [10.0**power for power in powers if self.low <= 10.0**power <= self.high]
+            return finest if self.apart(finest) == finest or len(tens) < 2 else tens
         rough = (self.high - self.low) / about
         if not rough > 0:
             return [self.low]
