@@ -159,10 +159,6 @@ def processes_not_told(machine: Machine) -> None:
     compiled(machine, "libnvidia-ml.so.1", NVML, "-DINIT=0")
 
 
-def cudnn_in_the_way(machine: Machine) -> None:
-    compiled(machine, "libnvidia-ml.so.1", NVML, "-DINIT=0").with_name("libcudnn.so.9").touch()
-
-
 def engine_down(machine: Machine, kind: str, script: str) -> None:
     program = machine.folder / "programs" / kind
     program.parent.mkdir()
@@ -206,7 +202,6 @@ BROKEN: dict[Callable[[Machine], None], tuple[str, str, str, str]] = {
     driver_of_another_version: ("fail", "driver", "mismatch", "restart the machine"),
     driver_library_cut_short: ("fail", "driver", "library can't be loaded", "install the driver again"),
     processes_not_told: ("warn", "GPU 0", "who computes on it can't be read: Insufficient Permissions", "nvidia-smi"),
-    cudnn_in_the_way: ("warn", "variables", "libcudnn.so.9 would be loaded in place of those in the lock", "env -u LD_LIBRARY_PATH"),
     docker_without_daemon: ("fail", "environment", "docker does not answer: Cannot connect to the Docker daemon", "Start it"),
     docker_of_others: ("fail", "environment", "docker does not answer: permission denied", "group docker"),
     podman_that_cannot_start: ("fail", "environment", 'podman does not answer: Error: default OCI runtime "crun" not found', "containers.conf"),

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -61,7 +62,7 @@ class Index:
     vendor: Path
     said: list[str] = dataclasses.field(default_factory=list)
 
-    def add(self, version: str = "1.12.0", *, init: str = GOOD, device_lib: str = DEVICE_LIB) -> Path:
+    def add(self, version: str = "1.12.0", *, init: str = GOOD, device_lib: str = DEVICE_LIB, libraries: Sequence[str] = ()) -> Path:
         """Put a TensorFlow on the index."""
         wheel = self.wheels / f"tensorflow-{version}-py3-none-any.whl"
         info = f"tensorflow-{version}.dist-info"
@@ -70,6 +71,7 @@ class Index:
             "tensorflow/python/__init__.py": "",
             "tensorflow/python/client/__init__.py": "",
             "tensorflow/python/client/device_lib.py": device_lib,
+            **dict.fromkeys(libraries, ""),
             f"{info}/METADATA": f"Metadata-Version: 2.1\nName: tensorflow\nVersion: {version}\n",
             f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         }
@@ -254,6 +256,28 @@ def test_the_warnings_of_an_installer_that_failed_are_not_its_reason(index: Inde
     with pytest.raises(FatalError, match="while installing TensorFlow") as caught:
         index.make(release())
     assert "UV_NATIVE_TLS" not in caught.value.what
+
+
+SEES = DEVICE_LIB.replace("hidden = ", 'hidden = "nvidia/cusolver/lib" not in os.environ.get("LD_LIBRARY_PATH", "") or ')
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="on Windows no TensorFlow takes CUDA from packages")
+def test_tensorflow_is_told_where_the_packages_hold_their_cuda(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of an environment that was made before it was told, and where it was moved to."""
+    index.lock(index.add(device_lib=SEES, libraries=["nvidia/cudnn/lib/libcudnn.so.9", "nvidia/cusolver/lib/libcusolver.so.11", "nvidia/notes.txt"]))
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/of/the/user")
+    made = index.make(release(), "gpu")
+    assert [device.kind for device in made.devices] == ["CPU", "GPU"]
+    packages = next(Path(made.path).glob("lib/python*/site-packages"))
+    assert made.variables == {"TF_TEST": "1", "LD_LIBRARY_PATH": f"{packages}/nvidia/cudnn/lib:{packages}/nvidia/cusolver/lib:/of/the/user"}
+
+    marker = Path(made.path) / MARKER
+    marker.write_bytes(msgspec.json.encode(msgspec.structs.replace(made, variables={"TF_TEST": "1"})))
+    moved = dataclasses.replace(index, vendor=index.vendor.rename(index.vendor.with_name("moved")))
+    monkeypatch.delenv("LD_LIBRARY_PATH")
+    again = moved.make(release(), "gpu")
+    assert again.variables["LD_LIBRARY_PATH"].count(f"{moved.vendor}/") == 2 == len(again.variables["LD_LIBRARY_PATH"].split(":"))
+    assert [device.kind for device in look_again(again).devices] == ["CPU", "GPU"]
 
 
 def test_a_moved_vendor_is_used_where_it_lies_now(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from wrapper.bootstrapper.container import Container
+from wrapper.bootstrapper.libraries import library_path
 from wrapper.bootstrapper.placing import Say
 from wrapper.bootstrapper.pythons import locate
 from wrapper.bootstrapper.release import Release
@@ -202,6 +203,8 @@ def inspect(python: Path, *, kind: str, device: str, inherited: Mapping[str, str
         FatalError: not a Python, no TensorFlow in it, or one that does not import (with its own last line of error).
     """
     command = [str(python), "-c", INSPECTION]
+    if kind == "locked":
+        variables = variables | library_path(python.parent.parent)
     captured = run_captured(
         command, cwd=python.parent, environment={**inherited, **variables, **hiding_variables(device)}, time_limit_s=IMPORT_LIMIT_S
     )

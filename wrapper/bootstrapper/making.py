@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from wrapper.bootstrapper.inspection import Environment
+from wrapper.bootstrapper.libraries import PACKAGES, library_path
 from wrapper.bootstrapper.placing import Say, alone
 from wrapper.bootstrapper.pythons import PROGRAMS, PYTHON
 from wrapper.errors import FatalError
@@ -22,7 +23,6 @@ MARKER = "tfcnn-environment.json"
 INSTALL_LIMIT_S = 3600.0
 """A GPU environment of several GB over a slow line."""
 
-_PACKAGES = ("lib/python*/site-packages", "Lib/site-packages")
 _TROUBLES = (
     (
         r"No space left on device|NoSpaceLeftError|os error 28|os error 112",
@@ -63,6 +63,8 @@ def read_marker(directory: Path) -> Environment | None:
         if environment.kind != "locked":
             return None
         environment = msgspec.structs.replace(environment, path=str(directory), python=str(directory / PROGRAMS / PYTHON))
+    if environment.kind == "locked":  # what was known when it was made holds for the place and the variables of then
+        environment = msgspec.structs.replace(environment, variables=environment.variables | library_path(directory))
     return environment if Path(environment.python).exists() else None
 
 
@@ -75,7 +77,7 @@ def losses(directory: Path) -> str | None:
         return None
     lost = [
         str(path.relative_to(packages))
-        for pattern in _PACKAGES
+        for pattern in PACKAGES
         for packages in directory.glob(pattern)
         for path, size in _listed(packages)
         if not _has_size(path, size)

@@ -52,20 +52,10 @@ def python_path(variables: Mapping[str, str], python: str) -> Iterator[Finding]:
 
 
 def gpu_libraries(release: Release, variables: Mapping[str, str], fault: str) -> Iterator[Finding]:
-    """CUDA libraries that a release lacks, or gets from elsewhere than its lock.
-
-    A lock holds them from TensorFlow 2.14 on; there LD_LIBRARY_PATH goes before the wheels' own places (they are in the libraries' RUNPATH).
-    """
+    """CUDA libraries that a release lacks; from TensorFlow 2.14 on its lock holds them."""
     if lack := lacking_libraries(release, variables):
         remedy = "Let conda bring them (--environment conda), install them (on Linux LD_LIBRARY_PATH names their place), or choose --device cpu"
         yield Finding(status=fault, subject="release", text=lack, remedy=remedy)
-    if release.wheel is None or release.wheel.locked_cudnn is None:
-        return
-    wanted = gpu_library_names(release.wheel.cuda, release.wheel.cudnn)
-    for place in filter(None, variables.get("LD_LIBRARY_PATH", "").split(":") if sys.platform == "linux" else ()):
-        if found := [name for name in wanted if (Path(place) / name).exists()]:
-            text = f"LD_LIBRARY_PATH names {place}, whose {' and '.join(found)} would be loaded in place of those in the lock"
-            yield Finding(status="warn", subject="variables", text=text, remedy="Start with it unset: env -u LD_LIBRARY_PATH COMMAND")
 
 
 def lacking_libraries(release: Release, variables: Mapping[str, str] = os.environ) -> str | None:
