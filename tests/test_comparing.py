@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import re
-import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections import Counter
@@ -404,12 +403,12 @@ class TestMerge:
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def demo(product: Product, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report with its logs."""
     root = tmp_path_factory.mktemp("demo")
     small = ("--models", "trivial=1", "--steps", "1", "--warmup-steps", "1", "--repeats", "1")
     places = ("--vendor", str(root / "vendor"), "--reports", str(root / "reports"))
-    subprocess.run([sys.executable, "-m", "wrapper", "run", "--demo", *small, *places], check=True, capture_output=True)
+    product.run("run", "--demo", *small, *places).check_returncode()
     (directory,) = (root / "reports").iterdir()
     return directory
 

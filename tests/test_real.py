@@ -8,8 +8,10 @@ import re
 import statistics
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import filelock
 import pytest
 
 from wrapper.bootstrapper.address import DEFAULT_ADDRESS
@@ -26,7 +28,15 @@ def skip_unless_served(version: str) -> None:
         pytest.skip(f"this machine has no Python for TensorFlow {version}")
 
 
+@pytest.fixture
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One at a time, as sweeps on a machine must be, however many processes run the tests. All other sweeps of tests have a lock of their own."""
+    with filelock.FileLock(tmp_path_factory.getbasetemp().parent / "real.lock"):
+        yield
+
+
 @pytest.mark.real
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("version", [OLD, NEWEST])
 def test_the_real_thing(version: str, project: Path, tmp_path: Path) -> None:
     skip_unless_served(version)
