@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from wrapper.bootstrapper.inspection import Environment, inspect, look_if_it_imports
+from wrapper.bootstrapper.inspection import Environment, inspect
 from wrapper.bootstrapper.making import INSTALL_LIMIT_S, check_complete, check_installed, losses, make_whole, read_marker, tail
 from wrapper.bootstrapper.placing import Say
 from wrapper.bootstrapper.pythons import PROGRAMS, PYTHON, Interpreter, choose_python, search_path
@@ -27,6 +27,8 @@ CPU_OVERRIDES = "tensorflow-cpu-overrides.txt"
 """In the directory of the locks: keeps the package tensorflow out where tensorflow-cpu is in."""
 BUILD_TOOLS_DATE = "2024-06-01"
 """setuptools of this day still has pkg_resources, which TensorFlow 1 and the packages of its time import."""
+_LACKS_CUDA = re.compile(r"lib(cu\w+|nccl|nvidia\S*)\.so\S*: cannot open shared object|DLL load failed|Could not find '(cu|nv)\w+\.dll'")
+"""Why a GPU build up to 1.13, which is linked to CUDA and the driver, does not import on a machine without them."""
 
 
 class _ListedPython(msgspec.Struct, frozen=True):
@@ -174,7 +176,27 @@ def _fill(release: Release, device: str, interpreter: Interpreter, directory: Pa
         return inspect(python, kind="locked", device=device, inherited=inherited, variables=release.environment)
 
     unseen = _unseen(release, interpreter, directory, "locked")
-    return look_if_it_imports(look, unseen, say) if elsewhere else look()
+    return _look_if_it_imports(look, unseen, say) if elsewhere else look()
+
+
+def _look_if_it_imports(look: Callable[[], Environment], unseen: Environment, say: Say) -> Environment:
+    """An environment for the GPU of another machine, as far as it can be seen on this one.
+
+    Args:
+        look: imports its TensorFlow.
+        unseen: is returned where that fails for lack of CUDA or of the driver.
+        say: told so.
+
+    Raises:
+        FatalError: it fails for another reason.
+    """
+    try:
+        return look()
+    except FatalError as error:
+        if not _LACKS_CUDA.search(error.what):
+            raise
+        say(f"{error.what}. This machine lacks what the other must have; it is imported there, before a sweep")
+        return unseen
 
 
 def _unseen(release: Release, interpreter: Interpreter, directory: Path, kind: str) -> Environment:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -12,7 +12,6 @@ from packaging.utils import canonicalize_name
 
 from wrapper.bootstrapper.container import Container
 from wrapper.bootstrapper.libraries import library_path
-from wrapper.bootstrapper.placing import Say
 from wrapper.bootstrapper.pythons import locate
 from wrapper.bootstrapper.release import Release
 from wrapper.errors import FatalError
@@ -77,8 +76,6 @@ _DEVICE_TROUBLE = re.compile(
     r"|failed call to cuInit|CUDA_ERROR_|kernel driver does not appear to be running|does not match DSO version|Ignoring visible gpu device"
 )
 """libnvinfer is TensorRT, which upstream does without."""
-_LACKS_CUDA = re.compile(r"lib(cu\w+|nccl|nvidia\S*)\.so\S*: cannot open shared object|DLL load failed|Could not find '(cu|nv)\w+\.dll'")
-"""Why a GPU build up to 1.13, which is linked to CUDA and the driver, does not import on a machine without them."""
 _LOG_PREFIX = re.compile(r"^[IWEF\d].*?\S+\.\w+:\d+\] ")
 _MAX_DIAGNOSIS_LINES = 20
 
@@ -209,26 +206,6 @@ def inspect(python: Path, *, kind: str, device: str, inherited: Mapping[str, str
         command, cwd=python.parent, environment={**inherited, **variables, **hiding_variables(device)}, time_limit_s=IMPORT_LIMIT_S
     )
     return read_answer(captured, str(python), kind=kind, device=device, variables=variables)
-
-
-def look_if_it_imports(look: Callable[[], Environment], unseen: Environment, say: Say) -> Environment:
-    """An environment for the GPU of another machine, as far as it can be seen on this one.
-
-    Args:
-        look: imports its TensorFlow.
-        unseen: is returned where that fails for lack of CUDA or of the driver.
-        say: told so.
-
-    Raises:
-        FatalError: it fails for another reason.
-    """
-    try:
-        return look()
-    except FatalError as error:
-        if not _LACKS_CUDA.search(error.what):
-            raise
-        say(f"{error.what}. This machine lacks what the other must have; it is imported there, before a sweep")
-        return unseen
 
 
 def hiding_variables(device: str) -> dict[str, str]:
