@@ -54,7 +54,7 @@ def run_tests(arguments: List[str]) -> int:
         if code == INTERRUPTED:
             return code
         if code:
-            failed.append(" ".join(check[:3]))
+            failed.append("pytest" if check is tests else " ".join(check))
     if failed:
         _say("failed: " + ", ".join(failed))
     return 1 if failed else 0
