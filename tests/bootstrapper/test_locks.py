@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from wrapper.bootstrapper.environment import BUILD_TOOLS, CPU_OVERRIDES, LOCKS
+from wrapper.bootstrapper.environment import BUILD_TOOLS, LOCKS, OVERRIDES
 from wrapper.bootstrapper.release import Release, load_releases
 
 CASES = [pytest.param(release, device, id=f"{release.tensorflow}-{device}") for release in load_releases() for device in ("cpu", "gpu")]
@@ -84,4 +84,4 @@ def test_no_address_and_no_path() -> None:
 
 def test_no_file_without_a_row() -> None:
     wanted = {f"{release.tensorflow}-{device}.txt" for release in load_releases() for device in ("cpu", "gpu")}
-    assert {path.name for path in LOCKS.iterdir()} == wanted | {BUILD_TOOLS, CPU_OVERRIDES}
+    assert {path.name for path in LOCKS.iterdir()} == wanted | {BUILD_TOOLS, *OVERRIDES.values()}

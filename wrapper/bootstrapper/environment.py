@@ -23,8 +23,8 @@ from wrapper.shipped import DATA
 LOCKS = DATA / "locks"
 BUILD_TOOLS = "build-tools.txt"
 """In the directory of the locks: what source packages are built with, pinned by hash."""
-CPU_OVERRIDES = "tensorflow-cpu-overrides.txt"
-"""In the directory of the locks: keeps the package tensorflow out where tensorflow-cpu is in."""
+OVERRIDES = {"tensorflow-cpu": "tensorflow-cpu-overrides.txt", "tensorflow[and-cuda]": "and-cuda-overrides.txt"}
+"""In the directory of the locks, by package: what is kept out though others ask for it, each with its reason."""
 BUILD_TOOLS_DATE = "2024-06-01"
 """setuptools of this day still has pkg_resources, which TensorFlow 1 and the packages of its time import."""
 _LACKS_CUDA = re.compile(r"lib(cu\w+|nccl|nvidia\S*)\.so\S*: cannot open shared object|DLL load failed|Could not find '(cu|nv)\w+\.dll'")
@@ -119,7 +119,8 @@ def resolution_options(release: Release, device: str) -> list[str]:
     tensorflow = re.sub(r"\[.*", "", release.package(device))
     exempt = [(tensorflow, "2100-01-01"), ("setuptools", BUILD_TOOLS_DATE), ("wheel", BUILD_TOOLS_DATE)]
     dates = [f"--exclude-newer={release.cutoff}", *(f"--exclude-newer-package={name}={date}" for name, date in exempt)]
-    overrides = [f"--overrides={CPU_OVERRIDES}"] if tensorflow == "tensorflow-cpu" else []
+    package = release.package(device)
+    overrides = [f"--overrides={OVERRIDES[package]}"] if package in OVERRIDES else []
     return [*dates, f"--build-constraints={BUILD_TOOLS}", *overrides]
 
 
