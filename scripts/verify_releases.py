@@ -121,9 +121,9 @@ def keep(proof: Proof) -> Proof:
     return proof
 
 
-def publishable(text: str) -> str:
+def publishable(text: str, work: Path = WORK) -> str:
     """A reason without places of this machine and addresses of its mirrors, cut to a length that a table bears."""
-    text = re.sub(r"\w+://\S+", "<address>", text.replace(str(WORK), "vendor").replace(str(Path.home()), "~"))
+    text = re.sub(r"\w+://\S+", "<address>", text.replace(str(work.resolve()), "vendor").replace(str(Path.home()), "~"))
     return text if len(text) <= REASON_CHARACTERS else f"{text[: REASON_CHARACTERS - 1]}…"
 
 

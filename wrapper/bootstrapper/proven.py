@@ -20,6 +20,7 @@ _HEADER = """\
 #   models        outcome: ok, the verdict on the trial with its reason, or outdated (the row, its lock or its Python changed since);
 #                 last_ok: the last day on which it ran
 #   failure       why nothing could be run
+#   gpu_libraries whether TensorFlow finds all CUDA libraries that the lock for GPUs holds: written by scripts/verify_gpu_locks.py, which needs no GPU
 """
 
 
@@ -46,6 +47,8 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """All three parts, such as "3.6.15"."""
     failure: Outcome | None = None
     models: dict[str, Outcome] = {}
+    gpu_libraries: Outcome | None = None
+    """Whether the TensorFlow of the lock for GPUs opens all CUDA libraries that the lock holds."""
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,7 +78,7 @@ def renew(proof: Proof, *, tensorflow: str, upstream_commit: str, environment: s
     if (proof.upstream_commit, proof.environment) == (upstream_commit, environment):
         return proof
     outdated = {model: outdate(outcome) for model, outcome in proof.models.items()}
-    return Proof(tensorflow=tensorflow, upstream_commit=upstream_commit, environment=environment, models=outdated)
+    return Proof(tensorflow=tensorflow, upstream_commit=upstream_commit, environment=environment, models=outdated, gpu_libraries=proof.gpu_libraries)
 
 
 def outdate(outcome: Outcome) -> Outcome:
