@@ -271,6 +271,10 @@ def test_tensorflow_is_told_where_the_packages_hold_their_cuda(index: Index, mon
     packages = next(Path(made.path).glob("lib/python*/site-packages"))
     assert made.variables == {"TF_TEST": "1", "LD_LIBRARY_PATH": f"{packages}/nvidia/cudnn/lib:{packages}/nvidia/cusolver/lib:/of/the/user"}
 
+    given = use_environment(made.python, device="gpu")
+    assert [device.kind for device in given.devices] == ["CPU", "GPU"]
+    assert given.variables == {"LD_LIBRARY_PATH": f"/of/the/user:{packages}/nvidia/cudnn/lib:{packages}/nvidia/cusolver/lib"}
+
     marker = Path(made.path) / MARKER
     marker.write_bytes(msgspec.json.encode(msgspec.structs.replace(made, variables={"TF_TEST": "1"})))
     moved = dataclasses.replace(index, vendor=index.vendor.rename(index.vendor.with_name("moved")))

@@ -200,8 +200,8 @@ def inspect(python: Path, *, kind: str, device: str, inherited: Mapping[str, str
         FatalError: not a Python, no TensorFlow in it, or one that does not import (with its own last line of error).
     """
     command = [str(python), "-c", INSPECTION]
-    if kind == "locked":
-        variables = variables | library_path(python.parent.parent)
+    if kind in ("locked", "given"):
+        variables = variables | library_path(python.parent.parent, first=kind == "locked")
     captured = run_captured(
         command, cwd=python.parent, environment={**inherited, **variables, **hiding_variables(device)}, time_limit_s=IMPORT_LIMIT_S
     )
