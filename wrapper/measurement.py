@@ -61,9 +61,9 @@ def measure(planned: PlannedTrial, bench: Bench, on_event: Callable[[Event, floa
     execution, sampled = _run(way, bench, variables, telemetry, on_event)
     log = logs / f"{planned.log_name}.stdout"
     output, stderr, stamps, lost = _read_back(log)
+    execution = msgspec.structs.replace(execution, error=execution.error or lost)
     clock = window_throughput(output.steps, stamps, planned.case.global_batch_size)
     window = timed_window(output, stamps)
-    execution = msgspec.structs.replace(execution, error=execution.error or lost)
     judgement = judge(
         case=planned.case,
         execution=execution,
@@ -74,13 +74,8 @@ def measure(planned: PlannedTrial, bench: Bench, on_event: Callable[[Event, floa
         clock=clock,
         window=window,
     )
-    readings = _readings(sampled, clock)
-    warnings = [*judgement.warnings]
-    if window and bench.telemetry:
-        summary, found = _telemetry(telemetry, window, bench.gpus, sampled)
-        readings |= summary
-        warnings += found
-    warnings += _pair_warnings(setup, judgement)
+    summary, found = _telemetry(telemetry, window, bench.gpus, sampled) if window and bench.telemetry else ({}, ())
+    warnings = (*judgement.warnings, *found, *_pair_warnings(setup, judgement))
     return Trial(
         index=planned.index,
         case=planned.case,
@@ -89,12 +84,12 @@ def measure(planned: PlannedTrial, bench: Bench, on_event: Callable[[Event, floa
         variables=variables,
         engine_command=way.planned.command if setup.environment.container else (),
         execution=execution,
-        judgement=msgspec.structs.replace(judgement, warnings=tuple(warnings)),
+        judgement=msgspec.structs.replace(judgement, warnings=warnings),
         steps=output.steps,
         header=output.header,
         log=f"{LOGS}/{log.name}",
         log_hashes={path.name: _sha256(path) for path in sorted(logs.glob(f"{planned.log_name}.*")) if path.is_file()},
-        telemetry=readings,
+        telemetry=_readings(sampled, clock) | summary,
     )
 
 
