@@ -106,9 +106,11 @@ def comparison_parts(comparisons: Sequence[Comparison], sources: Mapping[str, So
 
 
 def finding_parts(findings: Sequence[Discrepancy]) -> Parts:
-    """What does not hold."""
-    for finding in findings:
+    """What does not hold: the first of it, since one figure that was changed in a log shows in many lines of the files."""
+    for finding in findings[:SHOWN]:
         yield f"does not hold: {finding.what}\n  recorded:   {finding.recorded}\n  recomputed: {finding.recomputed}"
+    if len(findings) > SHOWN:
+        yield f"and {len(findings) - SHOWN} more, which may follow from these"
 
 
 def verification_parts(verification: Verification) -> Parts:
@@ -118,6 +120,7 @@ def verification_parts(verification: Verification) -> Parts:
         yield f"taken as recorded: the figures of the baseline {name}, whose logs are not here; verify its own report"
     verdict = counted(len(verification.findings), "finding") if verification.findings else "everything holds"
     yield f"{counted(verification.trials, 'trial')} recomputed from their logs, {counted(verification.logs, 'hash')} compared: {verdict}"
+    yield "not compared: report.html, releases.html and throughput.svg, which `tfcnn report DIR` makes again from the records"
 
 
 def doctor_parts(findings: Sequence[Finding]) -> Parts:

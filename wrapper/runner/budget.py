@@ -57,7 +57,8 @@ def fit(times: Sequence[TrialTime], *, seconds: float, steps: int, repeats: int,
                 rounds = max(rounds, min(max_repeats, int(available / (fixed + steps * per_step))))
             return Plan(steps=chosen, repeats=rounds, seconds=rounds * (fixed + chosen * per_step))
     needed = (fixed + shortest * per_step) / RESERVE
+    trials = f"one trial of each of {len(times)} cases at {shortest} steps"
     raise FatalError(
-        f"the budget of {seconds:.0f} s is too short: one trial of each of {len(times)} cases at {shortest} steps takes about {needed:.0f} s",
+        f"the budget is too short, with {max(seconds, 0):.0f} s of it left: {trials} takes about {needed:.0f} s",
         "Give more, or ask for fewer models",
     )

@@ -227,7 +227,7 @@ def _with_batch_sizes(asked: Mapping[str, tuple[int, ...]], in_file: Any, path: 
     known = in_file if isinstance(in_file, dict) else {}
     for model, sizes in asked.items():
         if not sizes and model not in known:
-            raise UsageError(f"--models {model}: no batch size, and {path} has none for it", f"Write {model}=32, say")
+            raise UsageError(f"--models {model}: no batch size, and {path} has none for it", f"Write {model.partition(':')[0]}=32, say")
     return {model: list(sizes) or known[model] for model, sizes in asked.items()}
 
 
