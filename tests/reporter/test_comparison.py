@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from wrapper.errors import FatalError, UsageError
 from wrapper.reporter.analysis import Summary
 from wrapper.reporter.comparison import Comparison, Unmatched, compare
+from wrapper.reporter.comparison_digest import comparison_digest
 from wrapper.reporter.comparison_grid import headline_tables
 from wrapper.reporter.gate import benchmark_json
 from wrapper.reporter.matching import ORDER, Conditions, conditions_of, match, references_from
@@ -401,6 +402,14 @@ class TestHeadline:
         (table,) = headline_tables(compare([summary()], CONDITIONS, rows))
         labels = {line.gpu: [cell and cell.label for cell in line.cells] for line in table.lines}
         assert labels == {"Tesla P100": ["differs in steps"], "Tesla T4": ["not stated: XLA"]}
+
+
+def test_a_mean_that_is_badly_known_is_named_under_the_short_table() -> None:
+    rows = [reference(row=f"r{index}", gpu=f"GPU {index}", model=model) for index in range(20) for model in ("resnet50", "vgg16")]
+    measured = [summary(mean=2.6, ci95=8.1), summary("vgg16", mean=150.0, ci95=1.0), summary("alexnet", mean=9.0, ci95=None)]
+    text = [part for part in comparison_digest([compare(measured, CONDITIONS, rows)], {}) if isinstance(part, str)]
+    uncertain = [part for part in text if part.startswith("Too uncertain")]
+    assert uncertain == ["Too uncertain to rely on: resnet50-b64-fp32-gpu1, whose 95 % interval is ± 312 % of the mean; repeat it more often"]
 
 
 def session(**fields: Any) -> Session:

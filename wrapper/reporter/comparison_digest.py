@@ -15,6 +15,10 @@ _FEW = 12
 """So many ratios, each with its conditions, fit a screen or two, and nothing is left out."""
 
 
+_UNCERTAIN = 0.5
+"""Half the width of the 95 % interval of a mean, as a share of it, beyond which that is said of its ratios."""
+
+
 def comparison_digest(comparisons: Sequence[Comparison], sources: Mapping[str, Source]) -> Parts:
     """As `comparison_tables` where there are few ratios, else in per cent alone, with the conditions by name and what was left out."""
     ratios = sum(len(comparison.rows) for comparison in comparisons)
@@ -30,6 +34,7 @@ def comparison_digest(comparisons: Sequence[Comparison], sources: Mapping[str, S
             yield f"{headline.gpu} / the other device in per cent (above 100 % this one is faster); {headline.conditions}"
             yield _grid(headline, numbers, notes)
             lines += len(headline.lines)
+        yield from _uncertain(comparison)
         yield from _unmatched(comparison.unmatched)
         if comparison.missing:
             yield f"No valid figure: {', '.join(case.name for case in comparison.missing)}"
@@ -51,6 +56,14 @@ def _grid(headline: HeadlineTable, numbers: Mapping[str, int], notes: dict[str, 
         for line in headline.lines
     ]
     return Table(("Device\nimages/sec here", "Source", *models, headline.over, "Alike"), rows, "ll" + "r" * (len(headline.models) + 1) + "l")
+
+
+def _uncertain(comparison: Comparison) -> Iterator[str]:
+    """A line for each case whose mean is known so badly that its ratios say little."""
+    for case, rows in grouped(comparison.rows, lambda row: row.summary.case).items():
+        mean, interval = rows[0].summary.mean, rows[0].summary.ci95
+        if interval and interval > _UNCERTAIN * mean:
+            yield f"Too uncertain to rely on: {case.name}, whose 95 % interval is ± {100 * interval / mean:.0f} % of the mean; repeat it more often"
 
 
 def _unmatched(unmatched: Sequence[Unmatched]) -> Iterator[str]:
