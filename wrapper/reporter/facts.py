@@ -89,7 +89,7 @@ def software_rows(session: Session) -> Rows:
 
 
 def started_by(session: Session) -> str:
-    """The command line of the sweep, as it was typed."""
+    """The command line of the sweep, as it was started: with the `--python` that run_all.py adds."""
     return shlex.join(session.command) or UNKNOWN
 
 
