@@ -248,6 +248,67 @@ def test_a_damaged_environment_that_cannot_be_made_again_is_kept(index: Index) -
     assert index.left() == []
 
 
+def aside(made: Environment) -> Path:
+    return Path(made.path).with_name(f".{Path(made.path).name}.damaged")
+
+
+@pytest.mark.parametrize("harm", ["its Python is not on this machine", "a marker of another version", "a marker cut short"])
+def test_what_may_be_whole_is_kept_where_it_cannot_be_made_again(index: Index, harm: str) -> None:
+    wheel = index.add()
+    index.lock(wheel)
+    made = index.make(release())
+    marker = Path(made.path) / MARKER
+    if harm.startswith("its"):
+        Path(made.python).unlink()
+        Path(made.python).symlink_to(index.wheels / "no-python")
+    elif harm.endswith("short"):
+        marker.write_bytes(marker.read_bytes()[:100])
+    else:
+        marker.write_bytes(marker.read_bytes().replace(b'"python_version"', b'"version"'))
+    wheel.unlink()
+    shutil.rmtree(index.vendor.with_name("cache"))
+    with pytest.raises(FatalError, match="while installing TensorFlow"):
+        index.make(release())
+    assert index.left() == [Path(made.path).name]
+
+
+@pytest.mark.parametrize("killed", ["before the first file", "while it was filled", "before the old one was removed"])
+def test_a_start_that_was_killed_while_it_made_one_again_loses_nothing(index: Index, killed: str) -> None:
+    wheel = index.add()
+    index.lock(wheel)
+    made = index.make(release())
+    (library,) = Path(made.path).rglob("device_lib.py")
+    library.unlink()
+    Path(made.path).rename(aside(made))
+    if killed == "before the old one was removed":
+        assert index.make(release(), "cpu") == made
+        shutil.copytree(made.path, aside(made), symlinks=True)
+    elif killed == "while it was filled":
+        (Path(made.path) / "bin").mkdir(parents=True)
+    else:
+        wheel.unlink()
+        shutil.rmtree(index.vendor.with_name("cache"))
+        with pytest.raises(FatalError, match="while installing TensorFlow"):
+            index.make(release())
+        assert index.left() == [Path(made.path).name]
+        return
+    assert index.make(release()) == made
+    assert index.left() == [Path(made.path).name]
+
+
+@pytest.mark.parametrize("record", [b"\xff\xfe\n", b'"' + b"x" * 140_000 + b'",sha256=,3\n', "a.py,sha256=,\u00b2\n".encode(), None])
+def test_a_record_that_cannot_be_read_is_damage(index: Index, record: bytes | None) -> None:
+    index.lock(index.add())
+    made = index.make(release())
+    (file,) = Path(made.path).rglob("RECORD")
+    file.unlink()
+    if record is None:
+        file.mkdir()
+    else:
+        file.write_bytes(record)
+    assert index.make(release()) == made
+
+
 def test_the_warnings_of_an_installer_that_failed_are_not_its_reason(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = index.add()
     index.lock(wheel)

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from wrapper.bootstrapper.inspection import Environment, inspect
-from wrapper.bootstrapper.making import INSTALL_LIMIT_S, check_complete, check_installed, losses, make_whole, read_marker, tail
+from wrapper.bootstrapper.making import INSTALL_LIMIT_S, aside_of, check_complete, check_installed, losses, make_whole, read_marker, tail
 from wrapper.bootstrapper.placing import Say
 from wrapper.bootstrapper.pythons import PROGRAMS, PYTHON, Interpreter, choose_python, search_path
 from wrapper.bootstrapper.release import Release
@@ -103,7 +103,7 @@ def make_environment(
             half-made is left.
     """
     made = find_made(release, device, vendor, locks)
-    if made and not losses(Path(made.path)):
+    if made and not losses(Path(made.path)) and not aside_of(Path(made.path)).exists():
         return made
     interpreter = choose_python(release, find_pythons() if pythons is None else pythons)
     directory = _directory(release, device, interpreter.minor, vendor, locks)

@@ -85,6 +85,11 @@ def losses(directory: Path) -> str | None:
     return f"{len(lost)} files of its packages are gone or cut short, such as {min(lost)}" if lost else None
 
 
+def aside_of(directory: Path) -> Path:
+    """Where an environment is kept while another is made in its place."""
+    return directory.with_name(f".{directory.name}.damaged")
+
+
 def make_whole(directory: Path, fill: Callable[[], Environment], say: Say) -> Environment:
     """The environment in `directory`, as it was left by an earlier call, or made by `fill` in place of a half-made or damaged one.
 
@@ -101,6 +106,9 @@ def make_whole(directory: Path, fill: Callable[[], Environment], say: Say) -> En
     """
     try:
         with alone(directory, say):
+            aside = aside_of(directory)
+            if aside.is_dir() and not aside.is_symlink():  # left by a start that was killed while it made another in its place
+                _clear_up(directory, aside)
             made = read_marker(directory)
             lost = losses(directory) if made else "it is half made, was moved, or its Python has gone"
             if made and not lost:
@@ -108,7 +116,10 @@ def make_whole(directory: Path, fill: Callable[[], Environment], say: Say) -> En
             if not directory.exists():
                 return _make(directory, fill)
             say(f"{directory} is made again: {lost}")
-            return _make_again(directory, fill, keep=made is not None)
+            if (directory / MARKER).exists():
+                return _make_again(directory, aside, fill)
+            shutil.rmtree(directory)
+            return _make(directory, fill)
     except OSError as error:
         raise FatalError(f"the environment {directory} can't be made: {error}", "Mend that and start again") from error
 
@@ -152,18 +163,25 @@ def _make(directory: Path, fill: Callable[[], Environment]) -> Environment:
             shutil.rmtree(directory)
 
 
-def _make_again(directory: Path, fill: Callable[[], Environment], *, keep: bool) -> Environment:
-    aside = directory.with_name(f".{directory.name}.damaged")
-    shutil.rmtree(aside, ignore_errors=True)
+def _clear_up(directory: Path, aside: Path) -> None:
+    if read_marker(directory) and not losses(directory):
+        shutil.rmtree(aside, ignore_errors=True)
+        return
+    if directory.exists():
+        shutil.rmtree(directory)
+    aside.rename(directory)
+
+
+def _make_again(directory: Path, aside: Path, fill: Callable[[], Environment]) -> Environment:
     directory.rename(aside)
     try:
-        return _make(directory, fill)
+        made = _make(directory, fill)
     except BaseException:
-        if keep and not directory.exists():
+        if not directory.exists():  # else the next start clears it up
             aside.rename(directory)
         raise
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+    shutil.rmtree(aside, ignore_errors=True)
+    return made
 
 
 def _listed(packages: Path) -> Iterator[tuple[Path, int]]:
@@ -171,14 +189,19 @@ def _listed(packages: Path) -> Iterator[tuple[Path, int]]:
 
     A file that several packages bring is as one of them left it.
     """
-    rows = [
-        (row[0], int(row[2]))
-        for record in packages.glob("*.dist-info/RECORD")
-        for row in csv.reader(record.read_text(encoding="utf-8").splitlines())
-        if len(row) == 3 and row[2].isdigit() and not row[0].endswith(".pyc")
-    ]
+    rows = [row for record in packages.glob("*.dist-info/RECORD") for row in _rows(record)]
     owners = Counter(name for name, _ in rows)
     return ((packages / name, size) for name, size in rows if owners[name] == 1)
+
+
+def _rows(record: Path) -> list[tuple[str, int]]:
+    """Names and sizes in a RECORD; itself, as a file that is gone, where it can't be read."""
+    try:
+        rows = list(csv.reader(record.read_text(encoding="utf-8").splitlines()))
+    except (OSError, ValueError, csv.Error):
+        return [(f"{record.parent.name}/{record.name}", -1)]
+    sized = [(row[0], row[2]) for row in rows if len(row) == 3 and not row[0].endswith(".pyc")]
+    return [(name, int(size)) for name, size in sized if size.isascii() and size.isdigit()]
 
 
 def _has_size(path: Path, size: int) -> bool:

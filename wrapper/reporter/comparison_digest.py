@@ -62,7 +62,7 @@ def _uncertain(comparison: Comparison) -> Iterator[str]:
     """A line for each case whose mean is known so badly that its ratios say little."""
     for case, rows in grouped(comparison.rows, lambda row: row.summary.case).items():
         mean, interval = rows[0].summary.mean, rows[0].summary.ci95
-        if interval and interval > _UNCERTAIN * mean:
+        if mean and interval and interval > _UNCERTAIN * mean:
             yield f"Too uncertain to rely on: {case.name}, whose 95 % interval is ± {100 * interval / mean:.0f} % of the mean; repeat it more often"
 
 
