@@ -414,3 +414,37 @@ def test_public_logs(tmp_path: Path) -> None:
     for name, target in (("ag_benchmark_log_dir_metric.jsonl", "metric.log"), ("ag_benchmark_log_dir_benchmark.jsonl", "benchmark_run.log")):
         (tmp_path / target).write_bytes((PUBLIC / name).read_bytes())
     assert one(tmp_path).judgement.images_per_sec == 7359.358883823738
+
+
+EXAMPLE = Path(__file__).parents[2] / "reports" / "example"
+
+
+class TestOnce:
+    """A log is one run, under however many names."""
+
+    @pytest.mark.parametrize("again", ["the same", "its directory", "its report", "a link", "a longer way"])
+    def test_a_log_that_is_named_twice_counts_once(self, tmp_path: Path, again: str) -> None:
+        (log,) = (EXAMPLE / "logs").glob("001-*.stdout")
+        (tmp_path / "link.log").symlink_to(log)
+        other = {"the same": log, "its directory": log.parent, "its report": EXAMPLE, "a link": tmp_path / "link.log"}
+        imported = import_logs([log, other.get(again, log.parent / ".." / "logs" / log.name)])
+        paths = [Path(row.path).resolve() for row in imported.rows]
+        assert paths.count(log.resolve()) == 1 and len(paths) == len(set(paths))
+        assert imported.counts["read already, under this or another name"] >= 1
+
+    def test_an_own_report_is_known_from_within(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(EXAMPLE / "logs")
+        for path in (Path(), Path(next(Path().glob("001-*.stdout")).name), Path("..")):
+            assert {row.machine for row in import_logs([path]).rows} == {"example"}
+
+    def test_a_log_of_a_demo_is_refused_under_every_name(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_session: Any) -> None:
+        logs = tmp_path / "demo" / "logs"
+        logs.mkdir(parents=True)
+        write_session(logs.parent, make_session(demo=True))
+        (logs / "001.stdout").write_text(log_text := (next((EXAMPLE / "logs").glob("001-*.stdout"))).read_text(encoding="utf-8"), encoding="utf-8")
+        assert "total images/sec" in log_text
+        (tmp_path / "link.log").symlink_to(logs / "001.stdout")
+        monkeypatch.chdir(logs)
+        for path in (Path("001.stdout"), Path(), tmp_path / "link.log", Path("..", "logs")):
+            imported = import_logs([path])
+            assert imported.rows == () and "demo" in imported.refused[0].reason

@@ -98,11 +98,18 @@ def command_lines(trial: Trial, host: Mapping[str, Any]) -> list[str]:
     trials.jsonl."""
     programs = [PureWindowsPath(part).name for part in trial.command[:2]]  # the interpreter and upstream's script
     command = [*programs, *map(_argument, trial.command[2:])]
-    variables = {name: short_path(value) for name, value in trial.variables.items()}
-    if "windows" in str(host.get("os")).lower():
+    windows = "windows" in str(host.get("os")).lower()
+    separator = ";" if windows else ":"
+    variables = {name: _places(value, separator) if name.endswith("PATH") else short_path(value) for name, value in trial.variables.items()}
+    if windows:
         return [*(f'set "{name}={value}"' for name, value in variables.items()), subprocess.list2cmdline(command)]
     assigned = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
     return [" ".join([*assigned, shlex.join(command)])]
+
+
+def _places(text: str, separator: str) -> str:
+    """The same for a list of directories."""
+    return separator.join(map(short_path, text.split(separator)))
 
 
 def _argument(text: str) -> str:

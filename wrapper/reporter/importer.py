@@ -62,10 +62,21 @@ def import_logs(paths: Iterable[Path]) -> Imported:
     Raises:
         FatalError: a path does not exist.
     """
-    found = [item for path in paths for item in _below(path)]
+    found = _once(item for path in paths for item in _below(path))
     return Imported(
         rows=tuple(item for item in found if isinstance(item, ImportedLog)), refused=tuple(item for item in found if isinstance(item, Refusal))
     )
+
+
+def _once(items: Iterable[ImportedLog | Refusal]) -> list[ImportedLog | Refusal]:
+    """Each file once: a log that is named twice is no second run."""
+    found: dict[str, ImportedLog | Refusal] = {}
+    again: list[ImportedLog | Refusal] = []
+    for item in items:
+        place = os.path.realpath(item.path)
+        if isinstance(found.setdefault(place, item), ImportedLog) and found[place] is not item:
+            again.append(Refusal(path=item.path, reason="read already, under this or another name"))
+    return [*found.values(), *again]
 
 
 def rows_csv(rows: Iterable[ImportedLog]) -> str:
@@ -113,7 +124,7 @@ def _below(path: Path) -> Iterator[ImportedLog | Refusal]:
     for directory, directories, files in os.walk(path, onerror=unreadable.append):
         if SESSION_FILE in files:
             directories.clear()
-            yield from _own_report(Path(directory))
+            yield from _own_report(Path(directory).resolve())
             continue
         directories.sort()
         yield from (_read(Path(directory, file)) for file in sorted(files) if not _is_part(file, files))
@@ -122,6 +133,7 @@ def _below(path: Path) -> Iterator[ImportedLog | Refusal]:
 
 def _recorded(path: Path) -> list[ImportedLog | Refusal]:
     """Of a log of an own report, or of the directory of its logs, what the records say: they know more than the log states, and what was a demo."""
+    path = path.resolve()
     logs = path if path.is_dir() else path.parent
     if logs.name != LOGS_DIRECTORY or not (logs.parent / SESSION_FILE).is_file():
         return []
